@@ -1,0 +1,58 @@
+# Every target makes the environment it needs in .venv; see `make help`.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types pytest docs format clean distclean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
+		awk -F'|' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+# torch goes first and exactly as pinned: a looser request may fetch gigabytes of CUDA libraries.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "deepwishart needs Python 3.11 or newer, but '$(PYTHON)' is older:" \
+		     "name another one, for example 'make PYTHON=python3.12 test'." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+install: $(STAMP)  ## make the environment in .venv
+
+demo: $(STAMP)  ## fit a deep Wishart process to the diabetes data
+	$(BIN)/python examples/demo_diabetes.py
+
+test: lint types pytest docs  ## everything that has to pass: lint, types, tests, documentation
+
+lint: $(STAMP)  ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)  ## check the type annotations
+	$(BIN)/mypy
+
+# One thread per worker: threads that fight for the cores are slower than no threads.
+pytest: $(STAMP)  ## run the tests and the examples in docstrings
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
+
+docs: $(STAMP)  ## build the documentation into docs/_build/html, warnings are errors
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+format: $(STAMP)  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove what a build or a test run left behind
+	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean  ## clean, and remove the environment as well
+	rm -rf $(VENV)
