@@ -1,0 +1,216 @@
+r"""The numerical seam: Cholesky factors, jitter, triangular solves, log-determinants.
+
+Layers and distributions state mathematics; this module decides how it is computed. The four
+operations that carry the cost of training have hand-written gradients in
+:mod:`deepwishart._fused`; setting ``plain=True`` on them selects ordinary autograd through
+:mod:`torch.linalg`, which tests use as the reference.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from deepwishart import _fused
+
+__all__ = [
+    "LARGEST_JITTER",
+    "CholeskyError",
+    "Factor",
+    "add_jitter",
+    "cholesky",
+    "condition",
+    "default_jitter",
+    "factor",
+    "log_det",
+    "solve_lower",
+    "solve_upper",
+]
+
+LARGEST_JITTER = 1e-2
+_GROWTH = 10.0
+
+
+class CholeskyError(ArithmeticError):
+    """A matrix that has to be positive definite is not, even after jitter."""
+
+
+class Factor(NamedTuple):
+    r""":math:`K = L L^\top` together with :math:`L^{-1}`, both lower triangular ``(..., P, P)``."""
+
+    lower: Tensor
+    inverse: Tensor
+
+
+def default_jitter(dtype: torch.dtype) -> float:
+    r"""Relative diagonal jitter used for kernel matrices of this dtype.
+
+    :math:`10^{-6}` in double and :math:`10^{-5}` in single precision, as a fraction of the mean
+    diagonal: the smallest powers of ten with which 100 coincident inducing points still factorise.
+
+    >>> default_jitter(torch.float64)
+    1e-06
+    """
+    return 1e-6 if dtype == torch.float64 else 1e-5
+
+
+def add_jitter(matrix: Tensor, jitter: float | Tensor) -> Tensor:
+    r""":math:`K + \epsilon\, \tfrac1P \operatorname{tr}(K)\, I`, differentiable in ``matrix``.
+
+    >>> add_jitter(2.0 * torch.eye(2), 0.5)
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    amount = (jitter * diagonal.mean(-1, keepdim=True)).expand(diagonal.shape)
+    return matrix + torch.diag_embed(amount)
+
+
+def cholesky(
+    matrix: Tensor,
+    *,
+    jitter: float = 0.0,
+    what: str = "matrix",
+    strict: bool = False,
+    plain: bool = False,
+) -> Tensor:
+    r"""Lower factor :math:`L` with :math:`L L^\top = K + \epsilon \bar k I`.
+
+    ``jitter`` is relative to the mean diagonal. Where the factorisation fails it grows tenfold
+    (starting from the dtype's default when ``jitter`` is zero) up to :data:`LARGEST_JITTER`, one
+    per cent, only for the batch elements that need it; then :class:`CholeskyError` names ``what``.
+
+    Args:
+        matrix: symmetric, ``(..., P, P)``.
+        jitter: relative diagonal jitter added before the first try.
+        what: how error messages call this matrix, e.g. ``"the prior of layer 2"``.
+        strict: fail at once instead of growing the jitter.
+        plain: use ordinary autograd instead of the fused gradient.
+
+    >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
+    tensor([[2., 0.],
+            [1., 1.]])
+    """
+    prepared, lower = _positive_definite(matrix, jitter, what, strict)
+    if plain:
+        return torch.linalg.cholesky(prepared)
+    return _fused.Cholesky.apply(prepared, lower)
+
+
+def factor(
+    matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix", plain: bool = False
+) -> Factor:
+    r"""The factor :math:`L` of :math:`K + \epsilon \bar k I` and its inverse, as one operation.
+
+    Jitter and failure are handled as in :func:`cholesky`. The gradient with respect to
+    :math:`K` costs four :math:`P^3` products however many solves were made with the factor.
+
+    >>> lower, inverse = factor(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
+    >>> torch.allclose(lower @ inverse, torch.eye(2))
+    True
+    """
+    prepared, lower = _positive_definite(matrix, jitter, what)
+    if plain:
+        lower = torch.linalg.cholesky(prepared)
+        identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+        inverse = torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)
+        return Factor(lower, inverse)
+    return Factor(*_fused.CholeskyWithInverse.apply(prepared, lower))
+
+
+def condition(
+    projection: Tensor, cross: Tensor, diagonal: Tensor, weights: Tensor, *, plain: bool = False
+) -> tuple[Tensor, Tensor]:
+    r"""Gaussian conditional of data points given whitened inducing weights.
+
+    .. math:: A = H K_{it}, \qquad m_t = A^\top w, \qquad v_t = k_{tt} - \sum_p A_{pt}^2
+
+    With :math:`H = L^{-1}` and :math:`w = L^{-1} F_i` this is the conditional of the paper's
+    Eq. (Ft|Fi). A kernel without sample dimension (the first layer) is projected once and its
+    weights are folded into columns.
+
+    Args:
+        projection: :math:`H`, ``(..., P, P)``.
+        cross: :math:`K_{it}`, ``(..., P, N)``.
+        diagonal: :math:`k_{tt}`, ``(..., N)``.
+        weights: :math:`w`, ``(..., P, D)``.
+
+    Returns:
+        mean ``(..., N, D)`` and variance ``(..., N)``; the variance is floored at the dtype's
+        machine epsilon times :math:`k_{tt}`, and has no sample dimension where the kernel has none.
+    """
+    shared = cross.ndim == 2 and projection.ndim == 2 and weights.ndim > 2
+    if shared:
+        batch, width = weights.shape[:-2], weights.shape[-1]
+        weights = weights.movedim(-2, 0).reshape(weights.shape[-2], -1)
+    if plain:
+        projected = projection @ cross
+        mean = projected.mT @ weights
+        variance = diagonal - projected.square().sum(-2)
+    else:
+        mean, variance = _fused.condition(projection, cross, diagonal, weights)
+    if shared:
+        mean = mean.reshape(-1, *batch, width).movedim(0, -2)
+    floor = torch.finfo(variance.dtype).eps * diagonal.detach()
+    return mean, torch.maximum(variance, floor)
+
+
+def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
+    r""":math:`L^{-1} B` for lower-triangular :math:`L`, batches broadcast.
+
+    >>> solve_lower(torch.tensor([[2.0, 0.0], [1.0, 1.0]]), torch.tensor([[2.0], [2.0]]))
+    tensor([[1.],
+            [1.]])
+    """
+    return torch.linalg.solve_triangular(lower, right, upper=False)
+
+
+def solve_upper(lower: Tensor, right: Tensor) -> Tensor:
+    r""":math:`L^{-\top} B` for lower-triangular :math:`L`, batches broadcast.
+
+    >>> solve_upper(torch.tensor([[2.0, 0.0], [1.0, 1.0]]), torch.tensor([[3.0], [1.0]]))
+    tensor([[1.],
+            [1.]])
+    """
+    return torch.linalg.solve_triangular(lower.mT, right, upper=True)
+
+
+def log_det(lower: Tensor) -> Tensor:
+    r""":math:`\log|L L^\top| = 2 \sum_j \log L_{jj}`.
+
+    >>> log_det(torch.eye(3))
+    tensor(0.)
+    """
+    return 2.0 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _positive_definite(
+    matrix: Tensor, jitter: float, what: str, strict: bool = False
+) -> tuple[Tensor, Tensor]:
+    """``matrix`` with the smallest tried jitter that makes it factorise, and that factor."""
+    candidate = add_jitter(matrix, jitter) if jitter else matrix
+    lower, info = torch.linalg.cholesky_ex(candidate.detach())
+    if not info.any():
+        return candidate, lower
+    if not torch.isfinite(matrix).all():
+        raise CholeskyError(
+            f"{what} contains NaN or infinite values, so it cannot be factorised. "
+            "Lower the learning rate, and check that inputs are finite and standardised."
+        )
+    if strict:
+        raise CholeskyError(f"{what} is not positive definite.")
+    start = jitter or default_jitter(matrix.dtype) / _GROWTH
+    amount = torch.where(info != 0, start, jitter).to(matrix.dtype)
+    while float(amount.max()) * _GROWTH < 1.01 * LARGEST_JITTER:
+        amount = torch.where(info != 0, amount * _GROWTH, amount)
+        candidate = add_jitter(matrix, amount[..., None])
+        lower, info = torch.linalg.cholesky_ex(candidate.detach())
+        if not info.any():
+            return candidate, lower
+    raise CholeskyError(
+        f"{what} is not positive definite, even with a relative jitter of "
+        f"{amount.max().item():.0e}. Use float64, a larger jitter or fewer inducing points, "
+        "or remove duplicate rows; during training, lower the learning rate."
+    )
