@@ -1,0 +1,226 @@
+r"""The (generalised, possibly singular) Bartlett factor: how it is drawn and how dense it is.
+
+.. math:: A \in \mathbb{R}^{P \times m}, \quad A_{jj}^2 \sim \text{Gamma}(\alpha_j, \beta_j), \quad
+          A_{i>j} \sim \mathcal{N}(\mu_{ij}, \sigma_{ij}^2), \quad A_{i<j} = 0
+
+with :math:`m = \min(P, \nu)` (Ober & Aitchison 2021, Sec. 3.1). The Wishart is the special case
+:math:`\alpha_j = (\nu - j + 1)/2, \beta_j = 1/2, \mu = 0, \sigma = 1`. Every distribution
+over Gram matrices draws from :func:`sample_factor`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from deepwishart import linalg
+
+__all__ = [
+    "concentrations",
+    "log_prob_factor",
+    "log_scale_volume",
+    "rank_of",
+    "root_of",
+    "sample_factor",
+    "standard_normal",
+]
+
+
+def rank_of(df: float | Tensor, dimension: int) -> int:
+    r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer.
+
+    Args:
+        df: degrees of freedom :math:`\nu`; a tensor has to give one common rank.
+        dimension: number of rows :math:`P`.
+
+    >>> rank_of(4.5, 5), rank_of(2, 5), rank_of(7.3, 5)
+    (5, 2, 5)
+    """
+    if isinstance(df, Tensor):
+        if df.numel() == 0 or bool((df > dimension - 1).all()):
+            return dimension
+        if not bool((df == df.flatten()[0]).all()):
+            raise ValueError(
+                f"df has entries at or below P - 1 = {dimension - 1} that are not all equal, so "
+                "the samples of this batch would not have one common rank. Give one integer df, "
+                f"or values that are all above {dimension - 1}."
+            )
+        df = df.flatten()[0].item()
+    if df > dimension - 1:
+        return dimension
+    if df >= 1 and df == int(df):
+        return int(df)
+    raise ValueError(
+        f"df = {df:g} defines no Wishart distribution over {dimension} x {dimension} matrices: it "
+        f"has to be a real number above P - 1 = {dimension - 1} (full rank) or a positive integer "
+        "(singular)."
+    )
+
+
+def concentrations(df: float | Tensor, rank: int, like: Tensor) -> Tensor:
+    r""":math:`\alpha_j = \tfrac12 (\nu - j + 1)` for :math:`j = 1, \dots, m` (Sec. 2.2).
+
+    Args:
+        df: degrees of freedom :math:`\nu`, a number or ``(...)``.
+        rank: :math:`m`.
+        like: tensor whose dtype and device the result takes.
+
+    Returns:
+        ``(..., m)``.
+
+    >>> concentrations(3, 2, torch.zeros(()))
+    tensor([1.5000, 1.0000])
+    """
+    steps = torch.arange(rank, dtype=like.dtype, device=like.device)
+    if isinstance(df, Tensor):
+        df = df.unsqueeze(-1)
+    return 0.5 * (df - steps)
+
+
+def standard_normal(
+    shape: torch.Size, like: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """Standard normal noise with the dtype and device of ``like``.
+
+    It is drawn on the generator's device, so a CPU generator serves any model.
+
+    >>> standard_normal(torch.Size([2, 3]), torch.zeros((), dtype=torch.float64)).dtype
+    torch.float64
+    """
+    source = like.device if generator is None else generator.device
+    noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=source)
+    return noise.to(like.device)
+
+
+def sample_factor(
+    batch_shape: torch.Size,
+    num_rows: int,
+    concentration: Tensor,
+    rate: float | Tensor = 0.5,
+    loc: Tensor | None = None,
+    scale: Tensor | None = None,
+    *,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Draw :math:`A` with :math:`A_{jj} = \sqrt{\gamma_j/\beta_j}`,
+    :math:`A_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`.
+
+    Differentiable in all parameters: the gamma variables :math:`\gamma_j` carry PyTorch's
+    implicit reparameterisation gradient in :math:`\alpha_j`. Draws of :math:`A_{jj}^2` that
+    underflow are raised to the smallest normal number of the dtype, so :math:`\log A_{jj}` is
+    finite.
+
+    Args:
+        batch_shape: all leading dimensions of the result.
+        num_rows: :math:`P`.
+        concentration: :math:`\alpha`, broadcastable to ``(*batch_shape, m)``.
+        rate: :math:`\beta`, likewise.
+        loc: :math:`\mu`, broadcastable to ``(*batch_shape, P, m)``.
+        scale: :math:`\sigma`, likewise; without both of them, :math:`\mu = 0` and
+            :math:`\sigma = 1`.
+        generator: source of randomness; PyTorch's default generator if ``None``.
+
+    Returns:
+        ``(*batch_shape, P, m)``, lower trapezoidal with positive diagonal.
+
+    >>> sample_factor(torch.Size([2]), 4, torch.ones(3)).shape
+    torch.Size([2, 4, 3])
+    """
+    rank = concentration.shape[-1]
+    source = concentration.device if generator is None else generator.device
+    expanded = concentration.expand(*batch_shape, rank).to(source)
+    gamma = torch._standard_gamma(expanded, generator=generator).to(concentration.device)
+    squares = gamma / rate
+    # On the detached tensor: the clamp changes the value and leaves the gradient alone.
+    squares.detach().clamp_(min=torch.finfo(squares.dtype).tiny)
+
+    lower = standard_normal(torch.Size([*batch_shape, num_rows, rank]), concentration, generator)
+    if loc is not None and scale is not None:
+        lower = torch.addcmul(loc, scale, lower)
+    return torch.diagonal_scatter(lower.tril(-1), squares.sqrt(), dim1=-2, dim2=-1)
+
+
+def log_prob_factor(
+    factor: Tensor, concentration: Tensor, rate: Tensor, loc: Tensor, scale: Tensor
+) -> Tensor:
+    r"""Log density of :math:`Z = A A^\top` on its free elements (Definition 1 with :math:`L = I`).
+
+    .. math:: \sum_{j \le m} \Big[\log \text{Gamma}(A_{jj}^2; \alpha_j, \beta_j)
+              - (P - j) \log A_{jj}\Big]
+              + \sum_{j \le m,\, i > j} \log \mathcal{N}(A_{ij}; \mu_{ij}, \sigma_{ij}^2)
+
+    Args:
+        factor: :math:`A`, ``(..., P, m)``.
+        concentration: :math:`\alpha`, ``(..., m)``.
+        rate: :math:`\beta`, ``(..., m)``.
+        loc: :math:`\mu`, ``(..., P, m)``; entries on and above the diagonal do not matter.
+        scale: :math:`\sigma`, ``(..., P, m)``; has to be 1 on and above the diagonal.
+
+    Returns:
+        ``(...)``.
+
+    >>> one = torch.ones(1)
+    >>> log_prob_factor(torch.tensor([[2.0]]), one, one, torch.zeros(1, 1), torch.ones(1, 1))
+    tensor(-4.)
+    """
+    num_rows, rank = factor.shape[-2:]
+    diagonal = factor.diagonal(dim1=-2, dim2=-1)
+    # (A_jj^2)^(alpha_j - 1) / A_jj^(P - j) is one power of A_jj.
+    beyond = torch.arange(num_rows - 1, num_rows - 1 - rank, -1, device=factor.device)
+    power = 2.0 * (concentration - 1.0) - beyond
+    gamma = torch.addcmul(power * diagonal.log(), rate, diagonal.square(), value=-1)
+    gamma = gamma + (concentration * rate.log() - concentration.lgamma())
+    whitened = ((factor - loc) / scale).tril(-1)
+    normal = -0.5 * whitened.square().sum((-2, -1)) - scale.log().sum((-2, -1))
+    num_normal = num_rows * rank - rank * (rank + 1) // 2
+    return gamma.sum(-1) + normal - 0.5 * num_normal * math.log(2.0 * math.pi)
+
+
+def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
+    r"""Log Jacobian of :math:`Z \mapsto L Z L^\top` on the free elements.
+
+    .. math:: \sum_{j \le m} (P - j + 1) \log L_{jj} + \sum_{i \le P} \min(i, m) \log L_{ii}
+              = (P + 1) \sum_{i \le m} \log L_{ii} + m \sum_{i > m} \log L_{ii}
+
+    Appendices B and C of the paper; in full rank the familiar :math:`(P + 1) \log|L|`.
+
+    Args:
+        scale_tril: :math:`L`, ``(..., P, P)``.
+        rank: :math:`m`.
+
+    >>> log_scale_volume(math.e * torch.eye(4), 2)
+    tensor(14.)
+    """
+    log_diagonal = scale_tril.diagonal(dim1=-2, dim2=-1).log()
+    num_rows = log_diagonal.shape[-1]
+    volume = (num_rows + 1) * log_diagonal[..., :rank].sum(-1)
+    return volume + rank * log_diagonal[..., rank:].sum(-1) if rank < num_rows else volume
+
+
+def root_of(matrix: Tensor, rank: int) -> Tensor:
+    r"""The lower-trapezoidal :math:`\Lambda` with positive diagonal and
+    :math:`G = \Lambda \Lambda^\top`.
+
+    .. math:: \Lambda_{:m} = \text{chol}(G_{:m,:m}), \qquad
+              \Lambda_{m:} = G_{m:,:m} \Lambda_{:m}^{-\top}
+
+    The remaining block :math:`G_{m:,m:}` is determined by these and is not read.
+
+    Args:
+        matrix: :math:`G`, ``(..., P, P)``, of rank ``rank``.
+        rank: :math:`m`.
+
+    Returns:
+        ``(..., P, m)``.
+
+    >>> root_of(torch.tensor([[4.0, 6.0], [6.0, 9.0]]), rank=1)
+    tensor([[2.],
+            [3.]])
+    """
+    what = f"the leading {rank} x {rank} block of a Gram matrix"
+    top = linalg.cholesky(matrix[..., :rank, :rank], what=what, strict=True)
+    if rank == matrix.shape[-1]:
+        return top
+    return torch.cat([top, linalg.solve_lower(top, matrix[..., rank:, :rank].mT).mT], dim=-2)

@@ -1,0 +1,118 @@
+"""Supports of the distributions over Gram matrices, with violations explained in words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+
+from deepwishart import linalg
+from deepwishart.distributions.bartlett import root_of
+
+__all__ = ["PositiveSemidefinite"]
+
+
+class PositiveSemidefinite(constraints.Constraint):
+    r""":math:`G = G^\top \succeq 0` of rank :math:`m`, with :math:`G_{:m,:m} \succ 0`.
+
+    The leading block is asked to be positive definite because its elements (and those below it)
+    are the free elements on which the singular densities are defined; under them, a matrix without
+    this property has probability zero.
+
+    Tolerances scale with the dtype and with the matrix: an element :math:`G_{ij}` is known to
+    :math:`\tfrac1{10}\sqrt{\epsilon}\sqrt{G_{ii} G_{jj}}`, and the rank is right if such an error
+    explains what is left of :math:`G` beyond rank :math:`m`.
+
+    Args:
+        dimension: :math:`P`.
+        rank: :math:`m`; ``None`` means full rank.
+
+    >>> rank_one = PositiveSemidefinite(2, rank=1)
+    >>> rank_one.check(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    tensor(True)
+    >>> rank_one.explain(torch.eye(2))
+    'its rank is above 1'
+    """
+
+    is_discrete = False
+    event_dim = 2
+
+    def __init__(self, dimension: int, rank: int | None = None) -> None:
+        self.dimension = dimension
+        self.rank = dimension if rank is None else rank
+        super().__init__()
+
+    def __repr__(self) -> str:
+        return f"PositiveSemidefinite({self.dimension}, rank={self.rank})"
+
+    def check(self, value: Tensor) -> Tensor:
+        """Whether each matrix ``(..., P, P)`` satisfies the constraint; boolean ``(...)``."""
+        if not self._has_shape(value):
+            return torch.zeros(value.shape[:-2], dtype=torch.bool, device=value.device)
+        value = value.detach()
+        good = self._finite(value) & self._symmetric(value)
+        good = good & self._leading_positive(self._repaired(value, good))
+        return good & self._rank_bounded(self._repaired(value, good))
+
+    def explain(self, value: Tensor) -> str | None:
+        """The first way in which some matrix of ``value`` violates the constraint, or ``None``."""
+        if not self._has_shape(value):
+            wanted = f"(..., {self.dimension}, {self.dimension})"
+            return f"its shape is {tuple(value.shape)} instead of {wanted}"
+        value = value.detach()
+        if not self._finite(value).all():
+            return "it holds NaN or infinite elements"
+        if not self._symmetric(value).all():
+            return "it is not symmetric"
+        if not self._leading_positive(value).all():
+            block = f"{self.rank} x {self.rank}"
+            if self.rank == self.dimension:
+                return f"it is not positive definite (a rank below {self.rank}, or negative)"
+            return (
+                f"its leading {block} block is not positive definite (a rank below {self.rank}, "
+                "or negative)"
+            )
+        if not self._rank_bounded(value).all():
+            return f"its rank is above {self.rank}"
+        return None
+
+    def _has_shape(self, value: Tensor) -> bool:
+        return value.shape[-2:] == (self.dimension, self.dimension)
+
+    def _finite(self, value: Tensor) -> Tensor:
+        return value.isfinite().all(-1).all(-1)
+
+    def _symmetric(self, value: Tensor) -> Tensor:
+        size = value.diagonal(dim1=-2, dim2=-1).abs().sqrt()
+        bound = _tolerance(value.dtype) * size.unsqueeze(-1) * size.unsqueeze(-2)
+        return ((value - value.mT).abs() <= bound).all(-1).all(-1)
+
+    def _leading_positive(self, value: Tensor) -> Tensor:
+        block = value[..., : self.rank, : self.rank]
+        return constraints.positive_definite.check(0.5 * (block + block.mT))
+
+    def _repaired(self, value: Tensor, good: Tensor) -> Tensor:
+        """The identity in place of matrices that failed already: one bad matrix spoils no other."""
+        identity = torch.eye(self.dimension, dtype=value.dtype, device=value.device)
+        return torch.where(good[..., None, None], value, identity)
+
+    def _rank_bounded(self, value: Tensor) -> Tensor:
+        r"""Whether the Schur complement :math:`G_{rr} - W G_{mr}`, :math:`W = G_{rm} G_{mm}^{-1}`,
+        is zero up to the effect of an elementwise error :math:`|\delta G_{ij}| \le \tau g_i g_j`,
+        :math:`g = \sqrt{\operatorname{diag} G}`, which is at most :math:`\tau t t^\top` with
+        :math:`t = g_r + |W| g_m`.
+        """
+        if self.rank == self.dimension:
+            return torch.ones(value.shape[:-2], dtype=torch.bool, device=value.device)
+        root = root_of(value, self.rank)
+        top, rest = root[..., : self.rank, :], root[..., self.rank :, :]
+        residual = value[..., self.rank :, self.rank :] - rest @ rest.mT
+        weights = linalg.solve_upper(top, rest.mT).mT.abs()
+        size = value.diagonal(dim1=-2, dim2=-1).abs().sqrt()
+        reach = size[..., self.rank :] + (weights @ size[..., : self.rank, None]).squeeze(-1)
+        bound = _tolerance(value.dtype) * reach.unsqueeze(-1) * reach.unsqueeze(-2)
+        return (residual.abs() <= bound).all(-1).all(-1)
+
+
+def _tolerance(dtype: torch.dtype) -> float:
+    return 0.1 * float(torch.finfo(dtype).eps) ** 0.5

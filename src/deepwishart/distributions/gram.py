@@ -1,0 +1,242 @@
+r"""What all distributions over Gram matrices share: the scale, drawing through a root, checking.
+
+A Gram matrix is handled through a lower-trapezoidal root :math:`\Lambda` (``(..., P, m)``, positive
+diagonal) with :math:`G = \Lambda \Lambda^\top`: it is what samplers produce and what densities
+need, so :math:`G` itself is formed only when asked for.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+from torch.types import _size
+
+from deepwishart import linalg
+from deepwishart.distributions.bartlett import root_of
+from deepwishart.distributions.constraints import PositiveSemidefinite
+
+__all__ = ["GramDistribution"]
+
+NO_SAMPLE_SHAPE = torch.Size()
+
+
+class GramDistribution(Distribution, ABC):
+    r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`.
+
+    A subclass sets its parameters, names them in ``_event_dims``, calls ``_initialise``, and
+    defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
+    :meth:`expand` follow.
+
+    Attributes:
+        scale_tril: :math:`L`, ``(..., P, P)``, the Cholesky factor of the scale matrix. Parameters
+            keep the shape in which they were given and broadcast to ``batch_shape`` when used.
+        rank: :math:`m`.
+    """
+
+    has_rsample = True
+    # Tensor attributes and their number of event dimensions.
+    _event_dims: ClassVar[dict[str, int]] = {"scale_tril": 2, "_covariance_matrix": 2, "_df": 0}
+
+    scale_tril: Tensor
+    rank: int
+    _covariance_matrix: Tensor | None
+    _df: float | Tensor
+
+    def _set_scale(
+        self, covariance_matrix: Tensor | None, scale_tril: Tensor | None, validate: bool
+    ) -> None:
+        """Keep the scale matrix by its Cholesky factor, whichever of the two was given."""
+        if (covariance_matrix is None) == (scale_tril is None):
+            raise ValueError(
+                f"{type(self).__name__} needs exactly one of covariance_matrix and scale_tril."
+            )
+        self._covariance_matrix = covariance_matrix
+        if scale_tril is not None:
+            if validate:
+                check_scale_tril(scale_tril, "scale_tril", type(self).__name__)
+            self.scale_tril = scale_tril
+        elif covariance_matrix is not None:
+            if validate:
+                self._check_covariance(covariance_matrix)
+            what = f"the scale matrix of {type(self).__name__}"
+            self.scale_tril = linalg.cholesky(covariance_matrix, what=what, strict=True)
+
+    def _set_df(self, df: float | Tensor, validate: bool) -> None:
+        """A number stays a number, so that what depends on it costs no tensor operation."""
+        if validate and not bool(torch.as_tensor(df).isfinite().all()):
+            raise ValueError(f"df of {type(self).__name__} holds NaN or infinite values.")
+        self._df = df.to(self.scale_tril) if isinstance(df, Tensor) else df
+
+    def _initialise(self, validate: bool) -> None:
+        """Finish construction; parameters were checked by then, with messages of our own."""
+        tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
+        batches = [t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)]
+        event_shape = torch.Size([self.dimension, self.dimension])
+        super().__init__(torch.broadcast_shapes(*batches), event_shape, validate_args=False)
+        self._validate_args = validate
+
+    @property
+    def df(self) -> Tensor:
+        r"""Degrees of freedom :math:`\nu`."""
+        return torch.as_tensor(self._df, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
+
+    @property
+    def covariance_matrix(self) -> Tensor:
+        r"""The scale matrix :math:`\Sigma = L L^\top`, ``(..., P, P)``."""
+        if self._covariance_matrix is None:
+            return self.scale_tril @ self.scale_tril.mT
+        return self._covariance_matrix
+
+    @property
+    def dimension(self) -> int:
+        """Number of rows :math:`P`."""
+        return self.scale_tril.shape[-1]
+
+    @constraints.dependent_property(is_discrete=False, event_dim=2)
+    def support(self) -> PositiveSemidefinite:
+        r"""Positive semi-definite matrices of rank :math:`m` whose leading block is definite."""
+        return PositiveSemidefinite(self.dimension, self.rank)
+
+    @abstractmethod
+    def rsample_root(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top`, without forming :math:`G`.
+
+        Args:
+            sample_shape: leading dimensions of the draw.
+            generator: source of randomness; PyTorch's default generator if ``None``.
+
+        Returns:
+            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
+        """
+
+    @abstractmethod
+    def _log_prob_root(self, root: Tensor) -> Tensor:
+        """:meth:`log_prob_root` without validation."""
+
+    def rsample(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""Draw :math:`G`, ``(*sample_shape, *batch_shape, P, P)``, differentiably."""
+        root = self.rsample_root(sample_shape, generator=generator)
+        return root @ root.mT
+
+    def sample(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Like :meth:`rsample`, without gradients."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator=generator)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        r"""Log density of :math:`G` on its free elements :math:`G_{ij}, j \le \min(i, m)`.
+
+        Costs one :math:`m \times m` Cholesky factorisation and a triangular solve to find the
+        root; use :meth:`log_prob_root` where a root is known.
+
+        Args:
+            value: :math:`G`, ``(..., P, P)``.
+
+        Returns:
+            ``(...)``, broadcast with ``batch_shape``.
+        """
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._log_prob_root(root_of(value, self.rank))
+
+    def log_prob_root(self, root: Tensor) -> Tensor:
+        r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`.
+
+        Args:
+            root: ``(..., P, m)``, any lower-trapezoidal root with positive diagonal.
+
+        Returns:
+            ``(...)``, the same as ``log_prob(root @ root.mT)``.
+        """
+        if self._validate_args:
+            self._validate_root(root)
+        return self._log_prob_root(root)
+
+    def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
+        """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
+        new = copy.copy(self) if _instance is None else _instance
+        for name, event_dims in self._event_dims.items():
+            value = getattr(self, name)
+            if isinstance(value, Tensor):
+                event_shape = value.shape[value.ndim - event_dims :]
+                setattr(new, name, value.expand(*batch_shape, *event_shape))
+        new._batch_shape = torch.Size(batch_shape)
+        return new
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(dimension={self.dimension}, rank={self.rank}, "
+            f"batch_shape={tuple(self.batch_shape)})"
+        )
+
+    def _check_covariance(self, covariance_matrix: Tensor) -> None:
+        name = f"covariance_matrix of {type(self).__name__}"
+        if covariance_matrix.ndim < 2:
+            raise ValueError(
+                f"{name} has shape {tuple(covariance_matrix.shape)}; it has to be (..., P, P)."
+            )
+        problem = PositiveSemidefinite(covariance_matrix.shape[-1]).explain(covariance_matrix)
+        if problem is not None:
+            raise ValueError(
+                f"{name} has to be positive definite, but {problem}. If rounding is to blame, add "
+                "a small multiple of the identity."
+            )
+
+    def _validate_sample(self, value: Tensor) -> None:
+        problem = PositiveSemidefinite(self.dimension, self.rank).explain(value)
+        if problem is not None:
+            raise ValueError(
+                f"The value given to log_prob is outside the support of {self!r}: {problem}."
+            )
+        self._check_batch(value)
+
+    def _validate_root(self, root: Tensor) -> None:
+        wanted = (self.dimension, self.rank)
+        if root.shape[-2:] != wanted:
+            raise ValueError(
+                f"The root given to {self!r} has shape {tuple(root.shape)}; its last two "
+                f"dimensions have to be {wanted}."
+            )
+        root = root.detach()
+        if not bool((root == root.tril()).all()):
+            raise ValueError(f"The root given to {self!r} is not zero above its diagonal.")
+        if not bool((root.diagonal(dim1=-2, dim2=-1) > 0).all()):
+            raise ValueError(f"The root given to {self!r} has a diagonal that is not positive.")
+        self._check_batch(root)
+
+    def _check_batch(self, value: Tensor) -> None:
+        try:
+            torch.broadcast_shapes(value.shape[:-2], self.batch_shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"The value's batch shape {tuple(value.shape[:-2])} does not broadcast with the "
+                f"batch shape {tuple(self.batch_shape)} of {self!r}."
+            ) from error
+
+
+def wants_validation(validate_args: bool | None) -> bool:
+    """``validate_args``, or PyTorch's default where it is ``None``."""
+    return Distribution._validate_args if validate_args is None else validate_args
+
+
+def check_scale_tril(scale_tril: Tensor, name: str, owner: str) -> None:
+    """Raise ``ValueError`` unless ``scale_tril`` is a lower-triangular Cholesky factor."""
+    shape = tuple(scale_tril.shape)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"{name} of {owner} has shape {shape}; it has to be square, (..., P, P).")
+    scale_tril = scale_tril.detach()
+    if not bool((scale_tril == scale_tril.tril()).all()):
+        raise ValueError(f"{name} of {owner} is not lower triangular (or holds NaN).")
+    if not bool((scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
+        raise ValueError(f"{name} of {owner} has a diagonal that is not positive.")

@@ -1,0 +1,161 @@
+"""The matrix normal distribution."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+from torch.types import _size
+
+from deepwishart import linalg
+from deepwishart.distributions.bartlett import standard_normal
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, check_scale_tril, wants_validation
+
+__all__ = ["MatrixNormal"]
+
+
+class MatrixNormal(Distribution):
+    r"""The law of :math:`X = M + L E R^\top` with standard normal :math:`E`.
+
+    .. math:: \log p(X) = -\tfrac12 \|L^{-1} (X - M) R^{-\top}\|_F^2 - D \log|L| - P \log|R|
+              - \tfrac{PD}2 \log 2\pi
+
+    Rows are correlated through :math:`U = L L^\top` and columns through :math:`V = R R^\top`;
+    with :math:`V = I`, the columns are independent draws from
+    :math:`\mathcal{N}(M_{:,d}, U)`.
+
+    Args:
+        loc: mean :math:`M`, ``(..., P, D)``.
+        row_scale_tril: :math:`L`, ``(..., P, P)``.
+        column_scale_tril: :math:`R`, ``(..., D, D)``; ``None`` is the identity.
+        validate_args: check arguments and values, at a cost.
+
+    >>> features = MatrixNormal(torch.zeros(4, 2), torch.eye(4))
+    >>> X = features.rsample((3,))
+    >>> X.shape, features.log_prob(X).shape
+    (torch.Size([3, 4, 2]), torch.Size([3]))
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "loc": constraints.independent(constraints.real, 2),
+        "row_scale_tril": constraints.lower_cholesky,
+        "column_scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.independent(constraints.real, 2)
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        row_scale_tril: Tensor,
+        column_scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        validate = wants_validation(validate_args)
+        if validate:
+            _check_arguments(loc, row_scale_tril, column_scale_tril)
+        self.loc = loc
+        self.row_scale_tril = row_scale_tril
+        self.column_scale_tril = column_scale_tril
+        batches = [loc.shape[:-2], row_scale_tril.shape[:-2]]
+        if column_scale_tril is not None:
+            batches.append(column_scale_tril.shape[:-2])
+        super().__init__(torch.broadcast_shapes(*batches), loc.shape[-2:], validate_args=False)
+        self._validate_args = validate
+
+    @property
+    def mean(self) -> Tensor:
+        """:math:`M`, ``(*batch_shape, P, D)``."""
+        return self.loc.expand(*self.batch_shape, *self.event_shape)
+
+    @property
+    def variance(self) -> Tensor:
+        r""":math:`\operatorname{Var}[X_{pd}] = U_{pp} V_{dd}`, ``(*batch_shape, P, D)``."""
+        variance = self.row_scale_tril.square().sum(-1).unsqueeze(-1)
+        if self.column_scale_tril is not None:
+            variance = variance * self.column_scale_tril.square().sum(-1).unsqueeze(-2)
+        return variance.expand(*self.batch_shape, *self.event_shape)
+
+    def rsample(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""Draw :math:`M + L E R^\top`, differentiably.
+
+        Args:
+            sample_shape: leading dimensions of the draw.
+            generator: source of randomness; PyTorch's default generator if ``None``.
+
+        Returns:
+            ``(*sample_shape, *batch_shape, P, D)``.
+        """
+        noise = standard_normal(self._extended_shape(sample_shape), self.loc, generator)
+        deviation = self.row_scale_tril @ noise
+        if self.column_scale_tril is not None:
+            deviation = deviation @ self.column_scale_tril.mT
+        return self.loc + deviation
+
+    def sample(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Like :meth:`rsample`, without gradients."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator=generator)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        r"""Log density of ``value``, ``(..., P, D)``; broadcasts with ``batch_shape``."""
+        if self._validate_args:
+            self._validate_sample(value)
+        num_rows, num_columns = self.event_shape
+        whitened = linalg.solve_lower(self.row_scale_tril, value - self.loc)
+        log_volume = 0.5 * num_columns * linalg.log_det(self.row_scale_tril)
+        if self.column_scale_tril is not None:
+            whitened = linalg.solve_lower(self.column_scale_tril, whitened.mT)
+            log_volume = log_volume + 0.5 * num_rows * linalg.log_det(self.column_scale_tril)
+        constant = 0.5 * num_rows * num_columns * math.log(2.0 * math.pi)
+        return -0.5 * whitened.square().sum((-2, -1)) - log_volume - constant
+
+    def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
+        """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
+        new = copy.copy(self) if _instance is None else _instance
+        for name in ("loc", "row_scale_tril", "column_scale_tril"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(new, name, value.expand(*batch_shape, *value.shape[-2:]))
+        new._batch_shape = torch.Size(batch_shape)
+        return new
+
+    def __repr__(self) -> str:
+        return (
+            f"MatrixNormal(event_shape={tuple(self.event_shape)}, "
+            f"batch_shape={tuple(self.batch_shape)})"
+        )
+
+    def _validate_sample(self, value: Tensor) -> None:
+        if value.shape[-2:] != self.event_shape:
+            raise ValueError(
+                f"The value given to log_prob of {self!r} has shape {tuple(value.shape)}; its last "
+                f"two dimensions have to be {tuple(self.event_shape)}."
+            )
+        if not bool(value.detach().isfinite().all()):
+            raise ValueError(f"The value given to log_prob of {self!r} holds NaN or infinity.")
+
+
+def _check_arguments(loc: Tensor, row_scale_tril: Tensor, column_scale_tril: Tensor | None) -> None:
+    if loc.ndim < 2:
+        raise ValueError(f"loc of MatrixNormal has shape {tuple(loc.shape)}; give (..., P, D).")
+    if not bool(loc.detach().isfinite().all()):
+        raise ValueError("loc of MatrixNormal holds NaN or infinite values.")
+    sides = [("row_scale_tril", row_scale_tril, loc.shape[-2], "rows")]
+    if column_scale_tril is not None:
+        sides.append(("column_scale_tril", column_scale_tril, loc.shape[-1], "columns"))
+    for name, scale_tril, size, side in sides:
+        check_scale_tril(scale_tril, name, "MatrixNormal")
+        if scale_tril.shape[-1] != size:
+            raise ValueError(
+                f"{name} of MatrixNormal is {scale_tril.shape[-1]} x {scale_tril.shape[-1]}, but "
+                f"loc has {size} {side}."
+            )

@@ -1,0 +1,140 @@
+"""The Wishart distribution, full-rank or singular."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.distributions import constraints
+from torch.types import _size
+
+from deepwishart import linalg
+from deepwishart.distributions.bartlett import concentrations, rank_of, sample_factor
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, wants_validation
+
+__all__ = ["Wishart"]
+
+
+class Wishart(GramDistribution):
+    r"""The law of :math:`G = \sum_{\lambda=1}^\nu n_\lambda n_\lambda^\top`,
+    :math:`n_\lambda \sim \mathcal{N}(0, \Sigma)`.
+
+    .. math:: p(G) = \frac{\pi^{\nu (m - P)/2}}{2^{\nu P/2}\, \Gamma_m(\nu/2)\, |\Sigma|^{\nu/2}}
+              \, |G_{:m,:m}|^{(\nu - P - 1)/2}\, e^{-\operatorname{tr}(\Sigma^{-1} G)/2}
+
+    with :math:`m = \min(P, \nu)`: the density on the free elements
+    :math:`G_{ij}, j \le \min(i, m)` (Ober & Aitchison 2021, Appendix D, with a general scale;
+    the powers of :math:`L_{jj}` left by the two Jacobians add up to :math:`|\Sigma|^{-\nu/2}` in
+    every case). For :math:`\nu > P - 1` it is the usual density, and :math:`\nu` may be any real
+    number; below that :math:`\nu` is an integer and :math:`G` has rank :math:`\nu`.
+
+    Args:
+        df: degrees of freedom :math:`\nu`, a number or a tensor ``(...)``. A tensor has to give one
+            common rank: all entries above :math:`P - 1`, or one and the same integer.
+        covariance_matrix: scale :math:`\Sigma`, ``(..., P, P)``; the mean is :math:`\nu \Sigma`.
+        scale_tril: its Cholesky factor :math:`L`, in place of ``covariance_matrix``.
+        validate_args: check arguments and values, at a cost.
+
+    >>> singular = Wishart(2, covariance_matrix=torch.eye(3, dtype=torch.float64))
+    >>> G = singular.rsample((10,), generator=torch.Generator().manual_seed(0))
+    >>> G.shape, singular.rank, singular.log_prob(G).shape
+    (torch.Size([10, 3, 3]), 2, torch.Size([10]))
+    """
+
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "df": constraints.positive,
+        "covariance_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+
+    def __init__(
+        self,
+        df: float | Tensor,
+        covariance_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        validate = wants_validation(validate_args)
+        self._set_scale(covariance_matrix, scale_tril, validate)
+        self._set_df(df, validate)
+        self.rank = rank_of(df, self.dimension)
+        self._initialise(validate)
+
+    @property
+    def mean(self) -> Tensor:
+        r""":math:`\nu \Sigma`, ``(*batch_shape, P, P)``."""
+        return self.df[..., None, None] * self.covariance_matrix
+
+    @property
+    def variance(self) -> Tensor:
+        r""":math:`\operatorname{Var}[G_{ij}] = \nu (\Sigma_{ij}^2 + \Sigma_{ii} \Sigma_{jj})`."""
+        sigma = self.covariance_matrix
+        diagonal = sigma.diagonal(dim1=-2, dim2=-1)
+        products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
+        return self.df[..., None, None] * (sigma.square() + products)
+
+    def rsample_root(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        r"""Draw :math:`\Lambda = L A` with :math:`A` the Bartlett factor (Secs. 2.2 and 3.1).
+
+        Args:
+            sample_shape: leading dimensions of the draw.
+            generator: source of randomness; PyTorch's default generator if ``None``.
+
+        Returns:
+            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
+        """
+        alpha = concentrations(self._df, self.rank, self.scale_tril)
+        shape = torch.Size(sample_shape) + self.batch_shape
+        return self.scale_tril @ sample_factor(shape, self.dimension, alpha, generator=generator)
+
+    def log_prob_root(self, root: Tensor, *, whitened: Tensor | None = None) -> Tensor:
+        r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`.
+
+        Uses :math:`\operatorname{tr}(\Sigma^{-1} G) = \|L^{-1} \Lambda\|_F^2` and
+        :math:`\log|G_{:m,:m}| = 2 \sum_j \log \Lambda_{jj}`.
+
+        Args:
+            root: :math:`\Lambda`, ``(..., P, m)``, lower trapezoidal with positive diagonal.
+            whitened: :math:`L^{-1} \Lambda` where it is known already; saves the solve.
+
+        Returns:
+            ``(...)``, the same as ``log_prob(root @ root.mT)``.
+        """
+        if self._validate_args:
+            self._validate_root(root)
+        return self._log_prob_root(root, whitened)
+
+    def _log_prob_root(self, root: Tensor, whitened: Tensor | None = None) -> Tensor:
+        nu, num_rows = self._df, self.dimension
+        if whitened is None:
+            whitened = linalg.solve_lower(self.scale_tril, root)
+        trace = whitened.square().sum((-2, -1))
+        log_diagonal = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        log_det = linalg.log_det(self.scale_tril)
+        return (
+            (nu - num_rows - 1) * log_diagonal
+            - 0.5 * (trace + nu * log_det)
+            - self._log_normaliser()
+        )
+
+    def _log_normaliser(self) -> float | Tensor:
+        r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`."""
+        nu, num_rows, rank = self._df, self.dimension, self.rank
+        factors = 0.5 * num_rows * math.log(2.0) + 0.5 * (num_rows - rank) * math.log(math.pi)
+        return nu * factors + log_multivariate_gamma(nu, rank)
+
+
+def log_multivariate_gamma(df: float | Tensor, rank: int) -> float | Tensor:
+    r""":math:`\log \Gamma_m(\nu / 2) = \tfrac{m (m-1)}4 \log\pi
+    + \sum_{j \le m} \log\Gamma(\tfrac{\nu - j + 1}2)`.
+
+    Computed without tensors for a number, since it is evaluated once per layer and step.
+    """
+    if isinstance(df, Tensor):
+        return torch.special.multigammaln(0.5 * df, rank)
+    gammas = sum(math.lgamma(0.5 * (df - j)) for j in range(rank))
+    return 0.25 * rank * (rank - 1) * math.log(math.pi) + gammas

@@ -1,0 +1,60 @@
+"""The Bartlett factor on its own."""
+
+import math
+
+import pytest
+import torch
+
+from deepwishart.distributions import bartlett
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_underflowing_gamma_draws_leave_a_positive_diagonal(dtype):
+    alpha = torch.full((3,), 1e-3, dtype=dtype, requires_grad=True)
+    rate = torch.full((3,), 1e4, dtype=dtype)
+    generator = torch.Generator().manual_seed(0)
+    factor = bartlett.sample_factor(torch.Size([200]), 3, alpha, rate, generator=generator)
+    diagonal = factor.diagonal(dim1=-2, dim2=-1)
+    smallest = math.sqrt(torch.finfo(dtype).tiny)
+    assert diagonal.min().item() == pytest.approx(smallest, rel=1e-5, abs=0.0)
+    diagonal.sum().backward()
+    assert bool(alpha.grad.isfinite().all())
+
+
+def test_defaults_are_the_standard_wisharts():
+    alpha = torch.tensor([2.0, 1.5], dtype=torch.float64)
+    ones = torch.ones(4, 2, dtype=torch.float64)
+    draws = []
+    for arguments in ((), (0.5 * ones[0], 0.0 * ones, ones)):
+        generator = torch.Generator().manual_seed(0)
+        shape = torch.Size([3])
+        draws.append(bartlett.sample_factor(shape, 4, alpha, *arguments, generator=generator))
+    torch.testing.assert_close(draws[0], draws[1], rtol=1e-15, atol=0.0)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5])
+def test_root_of_recovers_the_root(rank):
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(7, 5, rank, generator=generator, dtype=torch.float64).tril()
+    root.diagonal(dim1=-2, dim2=-1).abs_().add_(0.5)
+    torch.testing.assert_close(bartlett.root_of(root @ root.mT, rank), root, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 4])
+def test_scale_volume_is_the_sum_of_both_jacobians(rank):
+    """The paper's two products, written out, against the form in which we evaluate them."""
+    P = 4
+    lower = torch.eye(P, dtype=torch.float64) + torch.arange(P, dtype=torch.float64).diag() / 3.0
+    log_diagonal = lower.diagonal().log()
+    expected = sum(min(i, rank) * log_diagonal[i - 1] for i in range(1, P + 1))
+    expected += sum((P - j + 1) * log_diagonal[j - 1] for j in range(1, rank + 1))
+    torch.testing.assert_close(bartlett.log_scale_volume(lower, rank), expected)
+
+
+@pytest.mark.parametrize(
+    ("df", "dimension", "rank"),
+    [(1, 1, 1), (0.2, 1, 1), (3, 3, 3), (2, 3, 2), (2.01, 3, 3), (9, 2, 2)],
+)
+def test_rank(df, dimension, rank):
+    assert bartlett.rank_of(df, dimension) == rank
+    assert bartlett.rank_of(torch.tensor([df, df], dtype=torch.float64), dimension) == rank

@@ -1,0 +1,255 @@
+"""What every distribution over Gram matrices has to do alike: the torch.distributions interface."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepwishart.distributions import (
+    GeneralisedSingularWishart,
+    GramDistribution,
+    InverseWishart,
+    PositiveSemidefinite,
+    Wishart,
+)
+
+FAMILIES = ["wishart", "singular_wishart", "generalised", "inverse_wishart"]
+
+
+def make(
+    family: str,
+    dimension: int = 4,
+    batch: tuple[int, ...] = (),
+    dtype: torch.dtype = torch.float64,
+    rank: int = 2,
+    **options: object,
+) -> GramDistribution:
+    identity = torch.eye(dimension, dtype=dtype)
+    options = {
+        "covariance_matrix": (identity + 0.3).expand(*batch, dimension, dimension),
+        **options,
+    }
+    if family == "wishart":
+        return Wishart(dimension + 1.5, **options)
+    if family == "singular_wishart":
+        return Wishart(min(rank, dimension), **options)
+    if family == "inverse_wishart":
+        return InverseWishart(dimension + 5.5, **options)
+    m = min(rank, dimension)
+    vector, matrix = torch.ones(m, dtype=dtype), torch.ones(dimension, m, dtype=dtype)
+    return GeneralisedSingularWishart(
+        rank, 2.0 * vector, vector, 0.5 * matrix, 0.7 * matrix, **options
+    )
+
+
+shapes = st.lists(st.integers(0, 3), max_size=2).map(tuple)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    family=st.sampled_from(FAMILIES),
+    dimension=st.integers(1, 5),
+    rank=st.integers(1, 6),
+    batch=shapes,
+    sample=shapes,
+    seed=st.integers(0, 2**31),
+)
+def test_shapes_roots_and_support(family, dimension, rank, batch, sample, seed):
+    distribution = make(family, dimension, batch, rank=rank)
+    m = distribution.rank
+    assert distribution.batch_shape == batch
+    assert distribution.event_shape == (dimension, dimension)
+    assert distribution.mean.shape == distribution.variance.shape == (*batch, dimension, dimension)
+    root = distribution.rsample_root(sample, generator=torch.Generator().manual_seed(seed))
+    value = distribution.rsample(sample, generator=torch.Generator().manual_seed(seed))
+    assert root.shape == (*sample, *batch, dimension, m)
+    assert bool((root == root.tril()).all())
+    assert bool((root.diagonal(dim1=-2, dim2=-1) > 0).all())
+    torch.testing.assert_close(root @ root.mT, value, rtol=0.0, atol=0.0)
+    assert bool(distribution.support.check(value).all())
+    log_prob = distribution.log_prob(value)
+    assert log_prob.shape == (*sample, *batch)
+    torch.testing.assert_close(log_prob, distribution.log_prob_root(root), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_density_broadcasts_between_value_and_batch(family):
+    distribution = make(family, batch=(3, 1))
+    values = make(family, batch=(2,)).sample((5, 1), generator=torch.Generator().manual_seed(0))
+    log_prob = distribution.log_prob(values)
+    assert log_prob.shape == (5, 3, 2)
+    single = make(family).log_prob(values[0, 0, 0])
+    assert single.shape == ()
+    torch.testing.assert_close(log_prob[0, 1, 0], single, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_stays_float32(family):
+    single, double = make(family, dtype=torch.float32), make(family)
+    generator = torch.Generator().manual_seed(0)
+    value = single.rsample((20,), generator=generator)
+    log_prob = single.log_prob(value)
+    root = single.rsample_root((20,), generator=generator)
+    for result in (value, log_prob, root, single.log_prob_root(root), single.mean, single.variance):
+        assert result.dtype == torch.float32
+    loose = make(family, validate_args=False)
+    torch.testing.assert_close(
+        log_prob.double(), loose.log_prob(value.double()), rtol=1e-4, atol=1e-3
+    )
+    torch.testing.assert_close(single.variance.double(), double.variance, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_expand(family):
+    distribution = make(family)
+    expanded = distribution.expand((3, 2))
+    assert type(expanded) is type(distribution)
+    assert (expanded.batch_shape, distribution.batch_shape) == ((3, 2), ())
+    value = expanded.rsample((4,), generator=torch.Generator().manual_seed(0))
+    assert value.shape == (4, 3, 2, 4, 4)
+    torch.testing.assert_close(expanded.log_prob(value), distribution.log_prob(value))
+    torch.testing.assert_close(expanded.mean, distribution.mean.expand(3, 2, 4, 4))
+    torch.testing.assert_close(expanded.variance, distribution.variance.expand(3, 2, 4, 4))
+    assert expanded.covariance_matrix.shape == (3, 2, 4, 4)
+    with pytest.raises(ValueError, match="not symmetric"):
+        expanded.log_prob(value.triu())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scale_tril_and_covariance_matrix_agree(family):
+    by_covariance = make(family)
+    lower = torch.linalg.cholesky(by_covariance.covariance_matrix)
+    by_factor = make(family, covariance_matrix=None, scale_tril=lower)
+    value = by_covariance.sample((5,), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(by_factor.log_prob(value), by_covariance.log_prob(value))
+    torch.testing.assert_close(by_factor.covariance_matrix, by_covariance.covariance_matrix)
+    torch.testing.assert_close(by_factor.mean, by_covariance.mean)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generator_decides_the_draw(family):
+    distribution = make(family)
+    draws = [
+        distribution.rsample((2,), generator=torch.Generator().manual_seed(seed))
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+    before = torch.random.get_rng_state()
+    distribution.rsample(generator=torch.Generator().manual_seed(0))
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sample_has_no_gradient_and_rsample_has(family):
+    lower = torch.eye(4, dtype=torch.float64, requires_grad=True)
+    distribution = make(family, covariance_matrix=None, scale_tril=lower)
+    assert distribution.has_rsample
+    assert distribution.rsample().requires_grad and not distribution.sample().requires_grad
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bad_scales_are_refused(family):
+    identity = torch.eye(4, dtype=torch.float64)
+
+    def scale(**options):
+        return make(family, **{"covariance_matrix": None, **options})
+
+    with pytest.raises(ValueError, match="exactly one of covariance_matrix and scale_tril"):
+        scale()
+    with pytest.raises(ValueError, match="exactly one of covariance_matrix and scale_tril"):
+        scale(covariance_matrix=identity, scale_tril=identity)
+    with pytest.raises(ValueError, match=r"shape is \(4, 3\)|has to be \(\.\.\., P, P\)"):
+        scale(covariance_matrix=identity[:, :3])
+    with pytest.raises(ValueError, match=r"shape \(4,\); it has to be \(\.\.\., P, P\)"):
+        scale(covariance_matrix=identity[0])
+    with pytest.raises(ValueError, match=r"covariance_matrix .* not symmetric"):
+        scale(covariance_matrix=identity + identity.roll(1, 0))
+    with pytest.raises(ValueError, match=r"covariance_matrix .* not positive definite"):
+        scale(covariance_matrix=identity - 0.5)
+    with pytest.raises(ValueError, match=r"covariance_matrix .* NaN"):
+        scale(covariance_matrix=identity * torch.nan)
+    with pytest.raises(ValueError, match=r"scale_tril .* has to be square"):
+        scale(scale_tril=identity[:, :3])
+    with pytest.raises(ValueError, match=r"scale_tril .* not lower triangular"):
+        scale(scale_tril=identity + 0.1)
+    with pytest.raises(ValueError, match=r"scale_tril .* diagonal that is not positive"):
+        scale(scale_tril=-identity)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_outside_the_support_are_refused(family):
+    distribution = make(family)
+    good = distribution.sample(generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match=r"shape is \(3, 3\)"):
+        distribution.log_prob(good[:3, :3])
+    with pytest.raises(ValueError, match="not symmetric"):
+        distribution.log_prob(good + torch.ones(4, dtype=torch.float64).diag(0).roll(1, 0))
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        distribution.log_prob(good / 0.0)
+    with pytest.raises(ValueError, match=r"not positive definite \(a rank below"):
+        distribution.log_prob(torch.ones(4, 4, dtype=torch.float64))
+    with pytest.raises(ValueError, match="not positive definite"):
+        distribution.log_prob(-good)
+    with pytest.raises(ValueError, match="does not broadcast with the batch shape"):
+        distribution.expand((3,)).log_prob(good.expand(2, 4, 4))
+    if distribution.rank < 4:
+        with pytest.raises(ValueError, match="its rank is above 2"):
+            distribution.log_prob(good + 1e-3 * torch.eye(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bad_roots_are_refused(family):
+    distribution = make(family)
+    root = distribution.rsample_root(generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="last two dimensions have to be"):
+        distribution.log_prob_root(root[:3])
+    with pytest.raises(ValueError, match="not zero above its diagonal"):
+        distribution.log_prob_root(root + 1.0)
+    with pytest.raises(ValueError, match="diagonal that is not positive"):
+        distribution.log_prob_root(-root)
+
+
+def test_validation_can_be_switched_off(monkeypatch):
+    identity = torch.eye(4, dtype=torch.float64)
+    unchecked = make("wishart", validate_args=False)
+    assert unchecked.log_prob(identity.tril()).isfinite()
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", False)
+    asymmetric = identity + 0.1 * identity.roll(1, 0)
+    assert make("wishart").log_prob(asymmetric).isfinite()
+    with pytest.raises(ValueError, match="not symmetric"):
+        make("wishart", validate_args=True).log_prob(asymmetric)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_repr_names_what_matters(family):
+    distribution = make(family, batch=(2,))
+    expected = f"(dimension=4, rank={distribution.rank}, batch_shape=(2,))"
+    assert repr(distribution) == type(distribution).__name__ + expected
+
+
+def test_constraint_judges_each_matrix_of_a_batch():
+    identity = torch.eye(3, dtype=torch.float64)
+    vector = torch.tensor([[2.0], [1.0], [-1.0]], dtype=torch.float64)
+    rank_one = vector @ vector.mT
+    shifted = rank_one.clone()
+    shifted[0, 1] += 0.1
+    batch = torch.stack(
+        [rank_one, identity, shifted, -rank_one, rank_one * torch.nan, 0 * identity]
+    )
+    constraint = PositiveSemidefinite(3, rank=1)
+    assert constraint.check(batch).tolist() == [True, False, False, False, False, False]
+    assert PositiveSemidefinite(3).check(batch).tolist() == [False, True] + 4 * [False]
+    assert not constraint.check(torch.ones(2, 2)).item()
+    assert constraint.event_dim == 2 and "rank=1" in repr(constraint)
+    assert GramDistribution.support.event_dim == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e-8, 1.0, 1e8])
+def test_support_tolerance_follows_dtype_and_size(dtype, size):
+    distribution = make("singular_wishart", 6, (20,), dtype)
+    value = size * distribution.sample(generator=torch.Generator().manual_seed(0))
+    assert bool(distribution.support.check(value).all())
+    spoiled = value.clone()
+    spoiled[:, 5, 5] *= 1.05
+    assert not bool(distribution.support.check(spoiled).any())
