@@ -1,0 +1,193 @@
+r"""The kernel interface: a function of inner products, applied to features or to Gram matrices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from deepwishart.blocks import Blocks, Features
+from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
+
+if TYPE_CHECKING:
+    from deepwishart.kernels.combinators import Product, Scale, Sum
+
+
+class Kernel(nn.Module, ABC):
+    r"""A kernel :math:`k(x, y) = k(g_{xx}, g_{xy}, g_{yy})`, with :math:`g_{xy} = x^T y`.
+
+    Such kernels can be evaluated on a Gram matrix, without features: section 2.4,
+    :math:`K_\text{features}(F) = K(F F^T)`. A new kernel defines :meth:`elementwise` and
+    :meth:`on_diagonal`; the matrices, in feature form and in Gram form, are derived here. Check it
+    with :func:`deepwishart.testing.check_kernel`.
+
+    A kernel with a lengthscale per feature (ARD) sets ``num_features`` and scales the features in
+    :meth:`prepare`; it has no Gram form.
+
+    Example:
+        >>> import torch
+        >>> class Quadratic(Kernel):
+        ...     def elementwise(self, g_xx, g_xy, g_yy):
+        ...         return g_xy.square()
+        ...
+        ...     def on_diagonal(self, g_xx):
+        ...         return g_xx.square()
+        >>> Quadratic().square(torch.tensor([[1.0], [2.0]]))
+        tensor([[ 1.,  4.],
+                [ 4., 16.]])
+    """
+
+    #: The number of features that the kernel insists on; None if it accepts any number.
+    num_features: int | None = None
+
+    @abstractmethod
+    def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
+        r"""The kernel :math:`k(g_{xx}, g_{xy}, g_{yy})`, entry by entry.
+
+        Gradients must be finite everywhere, also where two points coincide and where one is zero.
+
+        Args:
+            g_xx: squared norms of the first points, (..., P, 1).
+            g_xy: inner products, (..., P, N).
+            g_yy: squared norms of the second points, (..., 1, N).
+        """
+
+    @abstractmethod
+    def on_diagonal(self, g_xx: Tensor) -> Tensor:
+        r"""The kernel of a point with itself, :math:`k(g_{xx}, g_{xx}, g_{xx})`, same shape."""
+
+    def prepare(self, features: Tensor) -> Tensor:
+        r"""The features, (..., P, D), whose inner products :meth:`elementwise` is to receive."""
+        return features
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether the kernel has a feature form only, as ARD kernels do."""
+        return self.num_features is not None
+
+    # ---- feature form -----------------------------------------------------------------------
+
+    def square(self, features: Tensor) -> Tensor:
+        r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P).
+
+        It is exactly symmetric, and its diagonal is exactly that of :meth:`diagonal`.
+        """
+        features = self.prepare(features)
+        return self._square(squared_norm(features), features @ features.mT)
+
+    def cross(self, first: Tensor, second: Tensor) -> Tensor:
+        r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
+        first, second = self.prepare(first), self.prepare(second)
+        norms = squared_norm(first).unsqueeze(-1), squared_norm(second).unsqueeze(-2)
+        return self.elementwise(norms[0], first @ second.mT, norms[1])
+
+    def diagonal(self, features: Tensor) -> Tensor:
+        r"""The vector :math:`k(f_i, f_i)`, (..., N, D) to (..., N)."""
+        return self.on_diagonal(squared_norm(self.prepare(features)))
+
+    def from_features(self, features: Features, joint: bool = False) -> Blocks:
+        """The kernel blocks of inducing (..., P, D) and data (..., N, D) features."""
+        inducing, data = features
+        tt = self.square(data) if joint else self.diagonal(data)
+        return Blocks(self.square(inducing), self.cross(inducing, data), tt, joint)
+
+    # ---- Gram form --------------------------------------------------------------------------
+
+    def square_from_gram(self, gram: Tensor) -> Tensor:
+        r"""The matrix :math:`k(G_{ii}, G_{ij}, G_{jj})`, (..., P, P) to (..., P, P)."""
+        self._require_gram_form()
+        return self._square(gram.diagonal(dim1=-2, dim2=-1), gram)
+
+    def cross_from_gram(self, diagonal_ii: Tensor, gram_it: Tensor, diagonal_tt: Tensor) -> Tensor:
+        r"""The matrix :math:`k(G_{ii}, G_{it}, G_{tt})`, (..., P, N).
+
+        Args:
+            diagonal_ii: squared norms of the inducing points, (..., P).
+            gram_it: inner products, (..., P, N).
+            diagonal_tt: squared norms of the data points, (..., N).
+        """
+        self._require_gram_form()
+        return self.elementwise(diagonal_ii.unsqueeze(-1), gram_it, diagonal_tt.unsqueeze(-2))
+
+    def diagonal_from_gram(self, diagonal: Tensor) -> Tensor:
+        r"""The vector :math:`k(G_{tt}, G_{tt}, G_{tt})`, (..., N) to (..., N)."""
+        self._require_gram_form()
+        return self.on_diagonal(diagonal)
+
+    def from_gram(self, gram: Blocks) -> Blocks:
+        """The kernel blocks of Gram blocks; joint if those are."""
+        ii = self.square_from_gram(gram.ii)
+        it = self.cross_from_gram(gram.ii.diagonal(dim1=-2, dim2=-1), gram.it, gram.diagonal)
+        tt = self.square_from_gram(gram.tt) if gram.joint else self.diagonal_from_gram(gram.tt)
+        return Blocks(ii, it, tt, gram.joint)
+
+    def forward(self, source: Features | Blocks, joint: bool = False) -> Blocks:
+        """The kernel blocks of features or of Gram blocks.
+
+        Args:
+            source: features, or the Gram blocks that stand for them.
+            joint: whether to form the whole ``tt`` block; Gram blocks must then have it already.
+        """
+        if isinstance(source, Features):
+            return self.from_features(source, joint)
+        if joint and not source.joint:
+            raise ValueError(
+                "joint=True needs the full tt block, but these Gram blocks hold only its diagonal; "
+                "build them with Blocks.from_features(features, joint=True)."
+            )
+        return self.from_gram(source)
+
+    if TYPE_CHECKING:
+        # torch types the call of a module as returning anything.
+        def __call__(self, source: Features | Blocks, joint: bool = False) -> Blocks: ...
+
+    # ---- operators --------------------------------------------------------------------------
+
+    def __add__(self, other: Kernel) -> Sum:
+        """The sum of two kernels."""
+        from deepwishart.kernels.combinators import Sum
+
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Product | Scale:
+        """The product of two kernels, or a kernel times a positive number."""
+        from deepwishart.kernels.combinators import Product, Scale
+
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return Scale(self, float(other)) if isinstance(other, int | float) else NotImplemented
+
+    def __rmul__(self, other: float) -> Product | Scale:
+        """A positive number times a kernel."""
+        return self.__mul__(other)
+
+    # ---- shared by the above ----------------------------------------------------------------
+
+    def _square(self, norms: Tensor, inner: Tensor) -> Tensor:
+        matrix = self.elementwise(norms.unsqueeze(-1), inner, norms.unsqueeze(-2))
+        return symmetric_with_diagonal(matrix, self.on_diagonal(norms))
+
+    def _check_num_features(self, features: Tensor) -> None:
+        if self.num_features is not None and features.shape[-1] != self.num_features:
+            raise ValueError(
+                f"{type(self).__name__} was built with num_features={self.num_features}, but was "
+                f"given features of shape {tuple(features.shape)}, whose last dimension differs."
+            )
+
+    def _require_gram_form(self) -> None:
+        if self.needs_features:
+            raise ValueError(
+                f"{type(self).__name__} has one lengthscale per feature (num_features="
+                f"{self.num_features}) and cannot work from a Gram matrix, which has already "
+                "summed the features away; use num_features=None after the first layer."
+            )
+
+    def extra_repr(self) -> str:
+        """The values of the kernel's own positive parameters, for ``print``."""
+        parts = []
+        for name, log in self.named_parameters(recurse=False):
+            values = [f"{value:.3g}" for value in log.detach().exp().flatten().tolist()]
+            shown = values[0] if log.dim() == 0 else f"[{', '.join(values)}]"
+            parts.append(f"{name.removeprefix('log_')}={shown}")
+        return ", ".join(parts)

@@ -1,0 +1,141 @@
+r"""Kernels made of kernels."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import cast
+
+from torch import Tensor, nn
+
+from deepwishart.kernels.base import Kernel
+from deepwishart.kernels.elementary import log_parameter
+
+
+class Combination(Kernel):
+    r"""A kernel :math:`k(x, y) = c(k_1(x, y), k_2(x, y), \dots)` made of others, entry by entry.
+
+    In feature form each part is asked for its own matrix, so that parts may have lengthscales of
+    their own (ARD) and their fast paths. The parts are not copied: a kernel used twice shares its
+    parameters.
+
+    Args:
+        kernels: the parts.
+
+    Example:
+        >>> from deepwishart.kernels import Linear, SquaredExponential
+        >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
+        True
+    """
+
+    def __init__(self, *kernels: Kernel) -> None:
+        super().__init__()
+        name = type(self).__name__
+        if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+            found = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
+            raise ValueError(f"{name} combines kernels; got {found}.")
+        counts = {kernel.num_features for kernel in kernels} - {None}
+        if len(counts) > 1:
+            raise ValueError(
+                f"{name} applies its kernels to the same features, but they were built with "
+                f"different num_features: {sorted(count for count in counts if count)}."
+            )
+        self.num_features = counts.pop() if counts else None
+        self.kernels = nn.ModuleList(kernels)
+
+    @abstractmethod
+    def combine(self, values: list[Tensor]) -> Tensor:
+        """The combined value from one tensor per part, all of one shape."""
+
+    def parts(self) -> Iterator[Kernel]:
+        """The kernels that are combined."""
+        return (cast(Kernel, kernel) for kernel in self.kernels)
+
+    def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
+        """The combination of the parts' values, entry by entry."""
+        self._require_gram_form()
+        return self.combine([kernel.elementwise(g_xx, g_xy, g_yy) for kernel in self.parts()])
+
+    def on_diagonal(self, g_xx: Tensor) -> Tensor:
+        """The combination of the parts' values at one point."""
+        self._require_gram_form()
+        return self.combine([kernel.on_diagonal(g_xx) for kernel in self.parts()])
+
+    def square(self, features: Tensor) -> Tensor:
+        """The combination of the parts' matrices, (..., P, D) to (..., P, P)."""
+        return self.combine([kernel.square(features) for kernel in self.parts()])
+
+    def cross(self, first: Tensor, second: Tensor) -> Tensor:
+        """The combination of the parts' matrices, (..., P, D), (..., N, D) to (..., P, N)."""
+        return self.combine([kernel.cross(first, second) for kernel in self.parts()])
+
+    def diagonal(self, features: Tensor) -> Tensor:
+        """The combination of the parts' diagonals, (..., N, D) to (..., N)."""
+        return self.combine([kernel.diagonal(features) for kernel in self.parts()])
+
+
+class Sum(Combination):
+    r"""The kernel :math:`k(x, y) = \sum_m k_m(x, y)`, also written ``k1 + k2``.
+
+    Args:
+        kernels: the terms.
+
+    Example:
+        >>> import torch
+        >>> from deepwishart.kernels import Linear
+        >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
+        3.0
+    """
+
+    def combine(self, values: list[Tensor]) -> Tensor:
+        """The sum of the parts' values."""
+        return sum(values[1:], start=values[0])
+
+
+class Product(Combination):
+    r"""The kernel :math:`k(x, y) = \prod_m k_m(x, y)`, also written ``k1 * k2``.
+
+    Args:
+        kernels: the factors.
+
+    Example:
+        >>> import torch
+        >>> from deepwishart.kernels import Linear
+        >>> (Linear() * Linear(height=2.0)).square(torch.zeros(1, 1)).item()
+        2.0
+    """
+
+    def combine(self, values: list[Tensor]) -> Tensor:
+        """The product of the parts' values."""
+        return math.prod(values[1:], start=values[0])
+
+
+class Scale(Combination):
+    r"""The kernel :math:`h \, k(x, y)`, also written ``2.0 * k``; the height is learned.
+
+    Args:
+        kernel: the kernel to scale.
+        height: initial :math:`h`, positive. It takes its dtype and device from the kernel.
+
+    Example:
+        >>> import torch
+        >>> from deepwishart.kernels import Linear
+        >>> (3.0 * Linear()).square(torch.zeros(1, 1)).item()
+        3.0
+    """
+
+    def __init__(self, kernel: Kernel, height: float = 1.0) -> None:
+        super().__init__(kernel)
+        like = next(kernel.parameters(), None)
+        dtype, device = (None, None) if like is None else (like.dtype, like.device)
+        self.log_height = log_parameter("height", height, dtype=dtype, device=device)
+
+    @property
+    def height(self) -> Tensor:
+        """The factor, a scalar."""
+        return self.log_height.exp()
+
+    def combine(self, values: list[Tensor]) -> Tensor:
+        """The scaled value of the one part."""
+        return self.height * values[0]

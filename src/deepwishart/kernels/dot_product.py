@@ -1,0 +1,62 @@
+r"""What the linear and the arc-cosine kernel share: a height, and a bias on inner products."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from deepwishart.kernels.base import Kernel
+from deepwishart.kernels.elementary import log_parameter
+
+
+class DotProduct(Kernel):
+    r"""A kernel of the biased inner products :math:`g_{xy} + b`, times a height :math:`h`.
+
+    Adding :math:`b` to every inner product is appending the constant feature :math:`\sqrt b` to
+    every point: the hidden unit :math:`w^T x` becomes :math:`w^T x + c` with
+    :math:`c \sim N(0, b)`. It lets functions differ from 0 at the origin, and keeps zero vectors
+    away from the point where a direction is undefined. Hence the default of 1, the variance that
+    a weight has.
+
+    Args:
+        height: initial :math:`h`.
+        bias: initial :math:`b`; 0 for none, and then none is learned.
+        dtype: of the parameters.
+        device: of the parameters.
+
+    Example:
+        >>> from deepwishart.kernels import Linear
+        >>> Linear(bias=0.0).bias
+        tensor(0.)
+    """
+
+    log_bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        height: float = 1.0,
+        bias: float = 1.0,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.log_height = log_parameter("height", height, dtype=dtype, device=device)
+        if bias == 0:
+            self.register_parameter("log_bias", None)
+        else:
+            self.log_bias = log_parameter("bias", bias, dtype=dtype, device=device)
+
+    @property
+    def height(self) -> Tensor:
+        """The factor in front of the kernel, a scalar."""
+        return self.log_height.exp()
+
+    @property
+    def bias(self) -> Tensor:
+        """The variance added to every inner product, a scalar; 0 if there is none."""
+        return torch.zeros_like(self.log_height) if self.log_bias is None else self.log_bias.exp()
+
+    def biased(self, inner: Tensor) -> Tensor:
+        r"""The inner products :math:`g + b`, same shape."""
+        return inner if self.log_bias is None else inner + self.log_bias.exp()

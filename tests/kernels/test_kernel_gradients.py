@@ -1,0 +1,146 @@
+"""Gradients where they are delicate, and what the fast path of the squared exponential costs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from deepwishart.kernels import SquaredExponential, Stationary
+from deepwishart.kernels.arc_cosine import relu_correlation, step_correlation
+from deepwishart.kernels.elementary import safe_sqrt
+from deepwishart.kernels.matern12 import matern12_profile
+from deepwishart.kernels.matern32 import matern32_profile
+from deepwishart.kernels.matern52 import matern52_profile
+
+F64 = torch.float64
+SMOOTH = [matern12_profile, matern32_profile, matern52_profile, safe_sqrt]
+
+
+@pytest.mark.parametrize("function", SMOOTH, ids=lambda f: f.__name__)
+def test_first_and_second_derivative_of_profiles(function: Callable[[Tensor], Tensor]) -> None:
+    value = torch.tensor([0.01, 0.5, 1.0, 7.0], dtype=F64, requires_grad=True)
+    assert torch.autograd.gradcheck(function, value)
+    assert torch.autograd.gradgradcheck(function, value, atol=1e-4)
+
+
+@pytest.mark.parametrize("function", [step_correlation, relu_correlation], ids=lambda f: f.__name__)
+def test_first_and_second_derivative_of_correlations(
+    function: Callable[[Tensor], Tensor],
+) -> None:
+    cosine = torch.tensor([-0.9, -0.1, 0.3, 0.8], dtype=F64, requires_grad=True)
+    assert torch.autograd.gradcheck(function, cosine)
+    assert torch.autograd.gradgradcheck(function, cosine)
+
+
+@pytest.mark.parametrize(
+    ("function", "where", "value", "slope"),
+    [
+        (safe_sqrt, 0.0, 0.0, 0.0),
+        (matern12_profile, 0.0, 1.0, 0.0),
+        (matern32_profile, 0.0, 1.0, -3 / 2),
+        (matern52_profile, 0.0, 1.0, -5 / 6),
+        (step_correlation, 1.0, 1.0, 0.0),
+        (step_correlation, -1.0, 0.0, 0.0),
+        (step_correlation, 1.0 + 1e-15, 1.0, 0.0),
+        (relu_correlation, 1.0, 1.0, 1.0),
+        (relu_correlation, -1.0, 0.0, 0.0),
+        (relu_correlation, 1.0 + 1e-15, 1.0, 1.0),
+    ],
+)
+def test_value_and_slope_at_the_edge(
+    function: Callable[[Tensor], Tensor], where: float, value: float, slope: float
+) -> None:
+    point = torch.tensor(where, dtype=F64, requires_grad=True)
+    result = function(point)
+    (gradient,) = torch.autograd.grad(result, point)
+    assert result.item() == pytest.approx(value, abs=1e-15)
+    assert gradient.item() == pytest.approx(slope, abs=1e-15)
+
+
+def test_matern_slopes_keep_their_digits_near_zero() -> None:
+    distance = torch.tensor(1e-8, requires_grad=True)
+    (gradient,) = torch.autograd.grad(matern52_profile(distance), distance)
+    assert gradient.item() == pytest.approx(-5 / 6, rel=1e-6)
+
+
+SHAPES = [((5, 3), (4, 3)), ((2, 5, 3), (2, 4, 3)), ((5, 3), (2, 4, 3)), ((2, 5, 3), (4, 3))]
+
+
+@pytest.mark.parametrize("num_features", [None, 3])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_fast_squared_exponential_equals_the_derived_one(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], num_features: int | None
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    kernel = SquaredExponential(1.7, 0.6, num_features, dtype=F64)
+    first, second = (
+        (5.0 + torch.randn(shape, dtype=F64, generator=generator)).requires_grad_()
+        for shape in shapes
+    )
+    variables = [first, second, *kernel.parameters()]
+
+    for fast, derived in [
+        (kernel.cross(first, second), Stationary.cross(kernel, first, second)),
+        (kernel.square(first), Stationary.square(kernel, first)),
+    ]:
+        torch.testing.assert_close(fast, derived, rtol=1e-12, atol=1e-14)
+        weights = torch.randn(fast.shape, dtype=F64, generator=generator)
+        gradients = [
+            torch.autograd.grad(value, variables, weights, allow_unused=True)
+            for value in (fast, derived)
+        ]
+        for actual, expected in zip(*gradients, strict=True):
+            torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
+
+
+class _LargeOperations(TorchDispatchMode):
+    """Records the operations whose result has at least so many entries."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.names: list[str] = []
+        self.storages: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor) and result.numel() >= self.size:
+            self.names.append(func.overloadpacket.__name__)
+            self.storages.add(result.untyped_storage().data_ptr())
+        return result
+
+
+@pytest.mark.parametrize(
+    ("shapes", "product"),
+    [
+        (((30, 3), (40, 3)), "mm"),
+        (((2, 30, 3), (2, 40, 3)), "bmm"),
+        (((30, 3), (2, 40, 3)), "bmm"),
+        (((2, 30, 3), (40, 3)), "bmm"),
+    ],
+    ids=str,
+)
+def test_cross_makes_one_product_then_works_in_place(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]], product: str
+) -> None:
+    first, second = (torch.ones(shape, requires_grad=True) for shape in shapes)
+    with _LargeOperations(30 * 40) as large:
+        SquaredExponential().cross(first, second)
+    computations = [name for name in large.names if name not in ("_unsafe_view", "detach")]
+    assert computations == [product, "clamp_", "exp_"]
+    assert len(large.storages) == 1
+
+
+def test_square_of_squared_exponential_never_exceeds_its_height() -> None:
+    points = 30.0 * torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    points = torch.cat([points, points])
+    kernel = SquaredExponential(height=1.7)
+    matrix = kernel.square(points)
+    assert bool((matrix <= kernel.height).all())
+    assert torch.equal(matrix.diagonal(), kernel.diagonal(points))
+    assert torch.equal(matrix, matrix.mT)

@@ -1,0 +1,150 @@
+"""Kernels by name, and the errors that meet a user."""
+
+import copy
+
+import pytest
+import torch
+
+from deepwishart import kernels
+from deepwishart.blocks import Blocks, Features
+from deepwishart.kernels import (
+    ArcCosine,
+    Combination,
+    Kernel,
+    Linear,
+    Matern12,
+    RationalQuadratic,
+    SquaredExponential,
+)
+
+
+def test_names_are_those_of_the_documentation() -> None:
+    assert set(kernels.names()) == {
+        "squared_exponential",
+        "matern12",
+        "matern32",
+        "matern52",
+        "rational_quadratic",
+        "arc_cosine0",
+        "arc_cosine1",
+        "relu",
+        "linear",
+    }
+
+
+@pytest.mark.parametrize("name", kernels.names())
+def test_make_puts_parameters_where_asked(name: str) -> None:
+    kernel = kernels.make(name, dtype=torch.float64, device="cpu")
+    assert {parameter.dtype for parameter in kernel.parameters()} == {torch.float64}
+    assert not kernel.needs_features
+
+
+@pytest.mark.parametrize("name", kernels.names())
+def test_make_with_features_is_ard_where_that_exists(name: str) -> None:
+    kernel = kernels.make(name, num_features=4)
+    if isinstance(kernel, ArcCosine):
+        assert kernel.num_features is None
+    else:
+        assert kernel.num_features == 4
+        assert kernel.get_parameter("log_lengthscale").shape == (4,)
+
+
+def test_relu_is_arc_cosine_of_order_one() -> None:
+    relu = kernels.make("relu")
+    assert isinstance(relu, ArcCosine)
+    assert relu.order == 1
+    assert repr(relu) == repr(kernels.make("arc_cosine1"))
+
+
+def test_unknown_name_suggests_and_lists() -> None:
+    with pytest.raises(ValueError, match=r"Did you mean 'matern32'\?.*squared_exponential"):
+        kernels.make("mattern32")
+    with pytest.raises(ValueError, match=r"no kernel 'xyz'\. Known names"):
+        kernels.make("xyz")
+
+
+def test_a_given_kernel_is_copied() -> None:
+    given = SquaredExponential(height=3.0)
+    made = kernels.make(given, num_features=7, dtype=torch.float64)
+    assert isinstance(made, SquaredExponential)
+    assert made.log_height is not given.log_height
+    assert made.log_height.dtype == torch.float64
+    assert given.log_height.dtype == torch.float32
+    assert made.height.item() == pytest.approx(3.0)
+    assert made.num_features is None
+
+
+ARD: dict[str, Kernel] = {
+    "itself": SquaredExponential(num_features=3),
+    "linear": Linear(num_features=3),
+    "sum": Matern12() + SquaredExponential(num_features=3),
+    "product": Linear(num_features=3) * Linear(),
+    "scale": 2.0 * SquaredExponential(num_features=3),
+    "nested": 2.0 * (Linear() + Linear() * SquaredExponential(num_features=3)),
+}
+
+
+@pytest.mark.parametrize("name", ARD)
+def test_ard_refuses_gram_matrices_and_says_why(name: str) -> None:
+    kernel = ARD[name]
+    gram = Blocks.from_features(Features(torch.ones(2, 3), torch.ones(4, 3)))
+    calls = [
+        lambda: kernel(gram),
+        lambda: kernel.square_from_gram(gram.ii),
+        lambda: kernel.cross_from_gram(gram.ii.diagonal(), gram.it, gram.tt),
+        lambda: kernel.diagonal_from_gram(gram.tt),
+    ]
+    assert kernel.needs_features
+    for call in calls:
+        with pytest.raises(ValueError, match="summed the features away; use num_features=None"):
+            call()
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential(num_features=3), Linear(num_features=3)])
+def test_ard_refuses_another_number_of_features(kernel: Kernel) -> None:
+    with pytest.raises(ValueError, match=r"num_features=3, .* shape \(5, 2\)"):
+        kernel.square(torch.ones(5, 2))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_parameters_must_be_positive(value: float) -> None:
+    with pytest.raises(ValueError, match="height must be positive and finite"):
+        SquaredExponential(height=value)
+    with pytest.raises(ValueError, match="lengthscale must be positive and finite"):
+        Matern12(lengthscale=value)
+    with pytest.raises(ValueError, match="alpha must be positive and finite"):
+        RationalQuadratic(alpha=value)
+    if value != 0:
+        with pytest.raises(ValueError, match="bias must be positive and finite"):
+            Linear(bias=value)
+
+
+def test_other_bad_arguments() -> None:
+    with pytest.raises(ValueError, match=r"order 0 \(steps\) or 1 \(ReLUs\); got order=2"):
+        ArcCosine(order=2)
+    with pytest.raises(ValueError, match="num_features must be None or at least 1"):
+        SquaredExponential(num_features=0)
+    with pytest.raises(ValueError, match=r"different num_features: \[2, 3\]"):
+        SquaredExponential(num_features=2) + SquaredExponential(num_features=3)
+
+
+def test_properties_cannot_be_assigned() -> None:
+    kernel = SquaredExponential()
+    with pytest.raises(AttributeError):
+        kernel.height = 2.0  # type: ignore[assignment, misc]
+
+
+def test_print_shows_values_not_logs() -> None:
+    kernel = SquaredExponential(height=2.0, num_features=2)
+    assert repr(kernel) == "SquaredExponential(height=2, lengthscale=[1, 1])"
+    assert repr(ArcCosine(0, bias=0.0)) == "ArcCosine(order=0, height=1)"
+
+
+@pytest.mark.parametrize("name", ARD)
+def test_combinations_can_be_saved_and_copied(name: str) -> None:
+    kernel = ARD[name]
+    clone = copy.deepcopy(kernel)
+    clone.load_state_dict(kernel.state_dict())
+    points = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(clone.square(points), kernel.square(points))
+    assert isinstance(clone, Combination) == isinstance(kernel, Combination)

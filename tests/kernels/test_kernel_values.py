@@ -1,0 +1,137 @@
+"""Kernel values against scikit-learn, and against integrals over hidden units."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+import sklearn.gaussian_process.kernels as witness
+import torch
+from torch import Tensor
+
+from deepwishart.kernels import (
+    ArcCosine,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+)
+
+F64 = torch.float64
+RNG = np.random.default_rng(0)
+FIRST, SECOND = RNG.normal(size=(6, 3)), RNG.normal(size=(4, 3))
+SCALES = np.array([0.4, 1.3, 2.0])
+
+
+def with_lengthscales(kernel: Stationary) -> Stationary:
+    kernel.log_lengthscale.data = torch.as_tensor(np.log(SCALES))
+    return kernel
+
+
+PAIRS = {
+    "squared exponential": (SquaredExponential(1.7, 0.6, dtype=F64), 1.7 * witness.RBF(0.6)),
+    "matern 1/2": (Matern12(1.7, 0.6, dtype=F64), 1.7 * witness.Matern(0.6, nu=0.5)),
+    "matern 3/2": (Matern32(1.7, 0.6, dtype=F64), 1.7 * witness.Matern(0.6, nu=1.5)),
+    "matern 5/2": (Matern52(1.7, 0.6, dtype=F64), 1.7 * witness.Matern(0.6, nu=2.5)),
+    "rational quadratic": (
+        RationalQuadratic(0.8, 1.7, 0.6, dtype=F64),
+        1.7 * witness.RationalQuadratic(length_scale=0.6, alpha=0.8),
+    ),
+    "linear": (Linear(1.7, 0.6, dtype=F64), 1.7 * witness.DotProduct(sigma_0=0.6**0.5)),
+    "squared exponential, ARD": (
+        with_lengthscales(SquaredExponential(num_features=3, dtype=F64)),
+        witness.RBF(SCALES),
+    ),
+    "matern 5/2, ARD": (
+        with_lengthscales(Matern52(num_features=3, dtype=F64)),
+        witness.Matern(SCALES, nu=2.5),
+    ),
+    "sum of product": (
+        2.0 * SquaredExponential(dtype=F64) * Linear(dtype=F64) + Matern32(dtype=F64),
+        2.0 * witness.RBF() * witness.DotProduct() + witness.Matern(nu=1.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_agrees_with_scikit_learn(name: str) -> None:
+    kernel, expected = PAIRS[name]
+    first, second = torch.as_tensor(FIRST), torch.as_tensor(SECOND)
+    with torch.no_grad():
+        np.testing.assert_allclose(kernel.square(first), expected(FIRST), rtol=1e-12)
+        np.testing.assert_allclose(kernel.cross(first, second), expected(FIRST, SECOND), rtol=1e-12)
+        np.testing.assert_allclose(kernel.diagonal(second), expected.diag(SECOND), rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_arc_cosine_is_an_integral_over_directions(order: int) -> None:
+    """2 E[phi(w x) phi(w y)] over w ~ N(0, I) in the plane, whose squared radius averages 2."""
+    x, y = np.array([1.2, -0.3]), np.array([0.4, 0.9])
+
+    def unit(z: np.ndarray, angle: float) -> float:
+        activation = z @ np.array([np.cos(angle), np.sin(angle)])
+        return max(activation, 0.0) ** order if activation > 0 else 0.0
+
+    kinks = [np.arctan2(z[1], z[0]) + side * np.pi / 2 for z in (x, y) for side in (-1, 1)]
+    edges = sorted({kink % (2 * np.pi) for kink in kinks} | {0.0, 2 * np.pi})
+    integral = sum(
+        scipy.integrate.quad(lambda angle: unit(x, angle) * unit(y, angle), low, high)[0]
+        for low, high in itertools.pairwise(edges)
+    )
+    expected = 2.0 * integral / (2 * np.pi) * (2.0 if order == 1 else 1.0)
+    kernel = ArcCosine(order, bias=0.0, dtype=torch.float64)
+    value = kernel.cross(torch.as_tensor(x[None]), torch.as_tensor(y[None]))
+    assert value.item() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_arc_cosine_is_a_wide_layer_with_biases(order: int) -> None:
+    """The mean over many hidden units with weights N(0, I) and biases N(0, b)."""
+    bias, height = 0.6, 1.7
+    sobol = scipy.stats.qmc.Sobol(4, rng=np.random.default_rng(0))
+    weights = scipy.stats.norm.ppf(sobol.random_base2(17))
+    activation = [z @ weights[:, :3].T + bias**0.5 * weights[:, 3] for z in (FIRST, SECOND)]
+    hidden = [np.maximum(a, 0.0) if order == 1 else (a > 0).astype(float) for a in activation]
+    expected = 2.0 * height * hidden[0] @ hidden[1].T / len(weights)
+    kernel = ArcCosine(order, height, bias, dtype=torch.float64)
+    value = kernel.cross(torch.as_tensor(FIRST), torch.as_tensor(SECOND)).detach()
+    np.testing.assert_allclose(value, expected, atol=5e-3)
+
+
+@pytest.mark.parametrize(("order", "expected"), [(0, 1.5), (1, 1.5 * 25.0)])
+def test_arc_cosine_keeps_the_scale(order: int, expected: float) -> None:
+    kernel = ArcCosine(order, height=1.5, bias=0.0)
+    assert kernel.diagonal(torch.tensor([[3.0, 4.0]])).item() == pytest.approx(expected)
+
+
+def test_arc_cosine_without_bias_treats_zero_as_orthogonal() -> None:
+    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
+    matrix = ArcCosine(0, bias=0.0, dtype=torch.float64).square(points)
+    expected = torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    torch.testing.assert_close(matrix.detach(), expected.double())
+
+
+def test_rational_quadratic_becomes_squared_exponential() -> None:
+    points = torch.as_tensor(FIRST)
+    limit = RationalQuadratic(alpha=1e9, dtype=torch.float64).square(points)
+    torch.testing.assert_close(limit, SquaredExponential(dtype=torch.float64).square(points))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [SquaredExponential(), Matern12(), Matern32(), Matern52(), RationalQuadratic()],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_distances_far_from_the_origin_survive_single_precision(kernel: Kernel) -> None:
+    points = torch.as_tensor(FIRST)
+    shifted = (points + 100.0).float()
+    near, far = kernel.float().cross(shifted, shifted[:3]), kernel.square(shifted)
+    exact: Tensor = kernel.double().square(shifted.double() - 100.0)
+    off_diagonal = ~torch.eye(6, dtype=torch.bool)
+    torch.testing.assert_close(far.double(), exact, atol=1e-5, rtol=0.0)
+    assert (near.double() - exact[:, :3])[off_diagonal[:, :3]].abs().max() < 1e-5
