@@ -1,0 +1,5 @@
+"""Observation models."""
+
+from deepwishart.likelihoods.gaussian import Gaussian
+
+__all__ = ["Gaussian"]

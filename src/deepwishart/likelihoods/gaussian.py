@@ -1,0 +1,60 @@
+"""The Gaussian likelihood with learned noise."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Gaussian"]
+
+
+class Gaussian(nn.Module):
+    r""":math:`p(y \mid f) = \prod_d \mathcal N(y_d; f_d, \sigma_d^2)`, one noise per output column.
+
+    Args:
+        num_outputs: number of target columns.
+        noise: initial noise *variance* :math:`\sigma^2`.
+
+    >>> likelihood = Gaussian(1, noise=0.5)
+    >>> y, mean, variance = torch.zeros(3, 1), torch.zeros(3, 1), torch.zeros(3, 1)
+    >>> likelihood.expected_log_prob(y, mean, variance).shape
+    torch.Size([3])
+    """
+
+    def __init__(
+        self,
+        num_outputs: int = 1,
+        noise: float = 0.1,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        if not noise > 0:
+            raise ValueError(f"noise is a variance and must be positive, got {noise}.")
+        value = torch.full((num_outputs,), math.log(noise), dtype=dtype, device=device)
+        self.log_noise = nn.Parameter(value)
+
+    @property
+    def noise(self) -> Tensor:
+        r"""Noise variance :math:`\sigma^2`, ``(D,)``."""
+        return self.log_noise.exp()
+
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r""":math:`\mathbb E_{\mathcal N(f; m, v)} \log p(y \mid f)
+        = \log\mathcal N(y; m, \sigma^2) - v / 2\sigma^2`, summed over output columns.
+
+        Args:
+            y: targets, ``(N, D)``.
+            mean: ``(..., N, D)``.
+            variance: ``(..., N, D)`` or ``(..., N, 1)``.
+        """
+        squares = (y - mean).square() + variance
+        terms = squares * (-0.5 * (-self.log_noise).exp())
+        return terms.sum(-1) - 0.5 * (self.log_noise + math.log(2 * math.pi)).sum()
+
+    def predictive_variance(self, variance: Tensor) -> Tensor:
+        r"""Variance of an observation, :math:`v + \sigma^2`."""
+        return variance + self.noise

@@ -1,0 +1,62 @@
+"""Samples from a model's prior, layer by layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from deepwishart.distributions import MatrixNormal
+
+if TYPE_CHECKING:
+    from deepwishart.models.deep_kernel_process import DeepKernelProcess
+
+__all__ = ["PriorSample", "sample_prior"]
+
+
+class PriorSample(NamedTuple):
+    """Gram matrices ``(S, N, N)`` of the hidden layers, in order, and outputs ``(S, N, D)``."""
+
+    grams: list[Tensor]
+    outputs: Tensor
+
+
+@torch.no_grad()
+def sample_prior(
+    model: DeepKernelProcess,
+    X: Tensor,
+    num_samples: int,
+    generator: torch.Generator | None = None,
+) -> PriorSample:
+    r"""Sample :math:`P(G_1, \dots, G_L, f \mid X)` (paper, Eq. def:deepiw), inducing points apart.
+
+    A deep Wishart process draws Gram matrices, a deep GP draws features and reports their Gram
+    matrices :math:`F F^\top`; the two agree in distribution.
+
+    Args:
+        model: any process; of ``dsvi`` models the mean function is left out.
+        X: inputs ``(N, num_features)``.
+        num_samples: number of draws S.
+        generator: randomness; PyTorch's default generator if ``None``.
+    """
+    inputs = model.scale_inputs(model.check_inputs(X))
+    kernel_matrix = _owner(model, 0).kernel.square(inputs).expand(num_samples, -1, -1)
+    grams = []
+    for index, layer in enumerate(model.layers):
+        following = _owner(model, index + 1).kernel
+        law: Any = layer.prior(kernel_matrix)  # type: ignore[operator]
+        sample = law.rsample(generator=generator)
+        if isinstance(law, MatrixNormal):
+            grams.append(sample @ sample.mT)
+            kernel_matrix = following.square(sample)
+        else:
+            grams.append(sample)
+            kernel_matrix = following.square_from_gram(sample)
+    law = model.output.prior(kernel_matrix)
+    outputs = law.rsample(generator=generator)
+    return PriorSample(grams, outputs)
+
+
+def _owner(model: DeepKernelProcess, index: int):  # type: ignore[no-untyped-def]
+    return [*model.layers, model.output][index]

@@ -1,0 +1,142 @@
+"""The ELBO is a lower bound, unbiased under minibatching."""
+
+import pytest
+import torch
+
+import deepwishart as dw
+
+PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
+
+
+def small_problem():
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(12, 2, generator=generator, dtype=torch.float64)
+    y = torch.sin(2 * X[:, 0]) + 0.3 * torch.randn(12, generator=generator, dtype=X.dtype)
+    return X, y
+
+
+def trained(process: str, X, y, depth: int = 3, steps: int = 150):
+    model = dw.build(process, X, y, depth=depth, num_inducing=6)
+    optimiser = torch.optim.Adam(model.parameters(), lr=2e-2)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss = -dw.elbo(model, X, y, num_data=len(X), num_samples=5, generator=generator)
+        loss.backward()
+        optimiser.step()
+    return model
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_elbo_lies_below_importance_weighted_bounds_that_rise_with_samples(process):
+    X, y = small_problem()
+    model = trained(process, X, y)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        estimates = [
+            dw.elbo(model, X, y, num_data=12, num_samples=100, generator=generator)
+            for _ in range(40)
+        ]
+        levels = [torch.stack(estimates)]
+        for num_importance, replicates in ((1, 4000), (10, 1000), (100, 200)):
+            levels.append(
+                dw.importance_weighted_bound(
+                    model,
+                    X,
+                    y,
+                    num_importance=num_importance,
+                    num_replicates=replicates,
+                    generator=generator,
+                )
+            )
+    means = [level.mean() for level in levels]
+    errors = [level.std() / len(level) ** 0.5 for level in levels]
+    for low, high, a, b in zip(means, means[1:], errors, errors[1:], strict=False):
+        assert high > low - 3 * (a.square() + b.square()).sqrt()
+    # Strictly above in the end: a model with too large a ratio would not leave this room.
+    assert means[3] > means[0] + 3 * errors[0]
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_minibatch_elbos_average_to_the_full_batch_elbo(process, depth):
+    X, y = small_problem()
+    model = trained(process, X, y, depth=depth, steps=3)
+    parts = [torch.tensor([0, 5, 7]), torch.arange(1, 5), torch.tensor([6, 8, 9, 10, 11])]
+
+    def with_fixed_noise(rows):
+        noise = dw.Noise(4, torch.Generator().manual_seed(3), row_index=rows, total_rows=12)
+        return dw.elbo(model, X[rows], y[rows], num_data=12, noise=noise, kl_weight=0.7)
+
+    whole = with_fixed_noise(torch.arange(12))
+    average = sum(len(rows) / 12 * with_fixed_noise(rows) for rows in parts)
+    torch.testing.assert_close(average, whole, rtol=1e-11, atol=1e-11)
+    assert abs(with_fixed_noise(parts[0]) - whole) > 1e-6
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_generator_makes_the_elbo_repeatable(process):
+    X, y = small_problem()
+    model = dw.build(process, X, y, depth=3, num_inducing=6)
+    first, second = (
+        dw.elbo(model, X, y, num_data=12, generator=torch.Generator().manual_seed(7))
+        for _ in range(2)
+    )
+    assert first.item() == second.item()
+    other = dw.elbo(model, X, y, num_data=12, generator=torch.Generator().manual_seed(8))
+    assert other.item() != first.item()
+
+
+def test_every_parameter_of_every_process_gets_a_gradient():
+    X, y = small_problem()
+    for process in PROCESSES:
+        model = dw.build(process, X, y, depth=3, num_inducing=6)
+        dw.elbo(model, X, y, num_data=12).backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None, (process, name)
+            assert bool(torch.isfinite(parameter.grad).all()), (process, name)
+            assert float(parameter.grad.abs().max()) > 0, (process, name)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_elbo_gradients_match_finite_differences(process):
+    # Everything between parameters and ELBO, fused operations included. Gamma draws change
+    # discontinuously under a fixed seed, so alpha (and delta, gamma) are checked elsewhere.
+    X, y = small_problem()
+    model = trained(process, X, y, steps=20)
+    skip = ("log_concentration", "log_degrees", "log_extra_degrees")
+    if process == "dwp":
+        for layer in model.layers:
+            layer.sticking_the_landing = False
+
+    def value():
+        return dw.elbo(
+            model, X, y, num_data=12, num_samples=3, generator=torch.Generator().manual_seed(5)
+        )
+
+    model.zero_grad()
+    value().backward()
+    generator = torch.Generator().manual_seed(6)
+    for name, parameter in model.named_parameters():
+        if name.endswith(skip):
+            continue
+        direction = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        slope = (parameter.grad * direction).sum()
+        with torch.no_grad():
+            parameter += 1e-5 * direction
+            up = value()
+            parameter -= 2e-5 * direction
+            down = value()
+            parameter += 1e-5 * direction
+        torch.testing.assert_close((up - down) / 2e-5, slope, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_elbo_and_predict_say_what_is_wrong_with_their_input():
+    X, y = small_problem()
+    model = dw.build("dwp", X, y, num_inducing=6)
+    with pytest.raises(ValueError, match=r"shape \(rows, 2\)"):
+        dw.elbo(model, X[:, :1], y, num_data=12)
+    with pytest.raises(ValueError, match=r"y must have shape \(12, 1\) or \(12,\)"):
+        dw.elbo(model, X, y[:5], num_data=12)
+    with pytest.raises(ValueError, match="rows, 2"):
+        model.predict(X.tolist())

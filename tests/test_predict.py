@@ -1,0 +1,135 @@
+"""The predictive mixture and joint function samples."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import deepwishart as dw
+from deepwishart import predict as predict_module
+
+PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
+
+
+def model_and_data(process="dwp", outputs=1, depth=3):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(25, 2, generator=generator, dtype=torch.float64)
+    y = torch.randn(25, outputs, generator=generator, dtype=torch.float64)
+    return dw.build(process, X, y, depth=depth, num_inducing=6), X, y
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def numpy_mixture(predictive):
+    parts = list(predictive.components())
+    means = torch.cat([m for m, _ in parts], dim=1).numpy()
+    stds = torch.cat([s for _, s in parts], dim=1).numpy()
+    return means, stds
+
+
+def test_moments_density_and_distribution_function_are_those_of_the_mixture():
+    model, X, y = model_and_data()
+    predictive = model.predict(X, num_samples=20, generator=seeded())
+    means, stds = numpy_mixture(predictive)
+    assert means.shape == (20, 25, 1)
+    np.testing.assert_allclose(predictive.mean, means.mean(0)[:, 0])
+    second = (stds**2 + means**2).mean(0)[:, 0]
+    np.testing.assert_allclose(predictive.stddev**2, second - means.mean(0)[:, 0] ** 2)
+    density = stats.norm.pdf(y.numpy(), means, stds).mean(0)[:, 0]
+    np.testing.assert_allclose(predictive.log_prob(y), np.log(density))
+    np.testing.assert_allclose(predictive.log_prob(y[:, 0]), np.log(density))
+    below = stats.norm.cdf(y.numpy(), means, stds).mean(0)[:, 0]
+    np.testing.assert_allclose(predictive.cdf(y), below)
+
+
+@pytest.mark.parametrize("level", [1e-6, 0.05, 0.5, 0.975])
+def test_quantile_inverts_the_distribution_function(level):
+    model, X, _ = model_and_data()
+    predictive = model.predict(X, num_samples=20, generator=seeded())
+    quantile = predictive.quantile(level)
+    assert quantile.shape == (25,)
+    np.testing.assert_allclose(predictive.cdf(quantile), level, rtol=1e-9)
+
+
+def test_several_quantiles_and_columns():
+    model, X, y = model_and_data(outputs=3)
+    predictive = model.predict(X, num_samples=5, generator=seeded())
+    quantiles = predictive.quantile(torch.tensor([0.1, 0.9]))
+    assert quantiles.shape == (2, 25, 3)
+    assert bool((quantiles[0] < quantiles[1]).all())
+    assert predictive.mean.shape == (25, 3)
+    assert predictive.log_prob(y).shape == (25,)
+    assert predictive.sample(7, seeded()).shape == (7, 25, 3)
+
+
+def test_samples_follow_the_mixture():
+    model, X, _ = model_and_data()
+    predictive = model.predict(X[:2], num_samples=10, generator=seeded())
+    drawn = predictive.sample(4000, seeded(1))
+    uniform = torch.stack([predictive.cdf(row) for row in drawn])
+    for row in range(2):
+        assert stats.kstest(uniform[:, row].numpy(), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_row_does_not_depend_on_its_neighbours(process):
+    model, X, _ = model_and_data(process)
+    whole = model.predict(X, num_samples=7, generator=seeded())
+    some = model.predict(X[[3, 20]], num_samples=7, generator=seeded())
+    torch.testing.assert_close(whole.mean[[3, 20]], some.mean, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(whole.stddev[[3, 20]], some.stddev, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_streaming_over_chunks_changes_nothing(process, monkeypatch):
+    model, X, y = model_and_data(process)
+    kept = model.predict(X, num_samples=7, generator=seeded())
+    monkeypatch.setattr(predict_module, "_BLOCK_ELEMENTS", 7 * 6 * 4)
+    monkeypatch.setattr(predict_module, "_KEEP_ELEMENTS", 0)
+    streamed = model.predict(X, num_samples=7, generator=seeded())
+    assert len(list(streamed.components())) > 5
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)  # later training must not change an answer already given
+    for question in ("mean", "stddev"):
+        first, second = getattr(kept, question), getattr(streamed, question)
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(kept.log_prob(y), streamed.log_prob(y), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(kept.quantile(0.3), streamed.quantile(0.3), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_joint_functions_have_the_marginals_of_the_prediction(process):
+    model, X, _ = model_and_data(process, depth=2)
+    with torch.no_grad():
+        model.likelihood.log_noise.fill_(-40.0)
+    samples = model.sample_functions(X[:3], num_samples=3000, generator=seeded(1))
+    assert samples.functions.shape == (3000, 3, 1)
+    assert samples.layers[0].shape[:2] == (3000, 3)
+    predictive = model.predict(X[:3], num_samples=3000, generator=seeded(2))
+    for row in range(3):
+        drawn = predictive.sample(3000, seeded(3))[:, row]
+        result = stats.ks_2samp(samples.functions[:, row, 0].numpy(), drawn.numpy())
+        assert result.pvalue > 1e-3
+
+
+def test_joint_functions_are_smooth_where_independent_rows_are_not():
+    model, _, _ = model_and_data(depth=2)
+    line = torch.zeros(40, 2, dtype=torch.float64)
+    line[:, 0] = torch.linspace(5.0, 5.1, 40)  # close together, far from the data
+    functions = model.sample_functions(line, num_samples=50, generator=seeded()).functions
+    steps = (functions[:, 1:] - functions[:, :-1]).abs().mean()
+    assert steps < 0.05 * functions.std(0).mean()
+
+
+def test_bad_questions_get_plain_answers():
+    model, X, y = model_and_data()
+    predictive = model.predict(X, num_samples=3)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        predictive.quantile(1.0)
+    with pytest.raises(ValueError, match="25 rows and 1 columns"):
+        predictive.log_prob(y[:3])
+    with pytest.raises(ValueError, match="num_samples"):
+        model.predict(X, num_samples=0)
