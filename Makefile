@@ -23,6 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m deepwishart._native
 	@touch $@
 
 install: $(STAMP)  ## make the environment in .venv

@@ -1,8 +1,10 @@
 r"""Hand-written gradients for the operations that carry the cost of training.
 
 Each class states its derivation and its cost. They are reached only through
-:mod:`deepwishart.linalg` and agree with ordinary autograd (tests compare the two). All of them are
-plain PyTorch, so they run on any device and need no compiler.
+:mod:`deepwishart.linalg` and agree with ordinary autograd (tests compare the two). On CPUs they
+call :mod:`deepwishart._native`, which works sample by sample in a core's own cache; elsewhere, and
+where there is no compiler, the PyTorch code below does the same. All inputs have one batch
+dimension.
 """
 
 from __future__ import annotations
@@ -13,15 +15,30 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from deepwishart import _native
+
 _INVERSE_BLOCK = 32
 
 
+def cholesky_ex(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower factors and, per matrix, 0 or the pivot that failed; no gradient."""
+    native = _native.operations(matrix) if matrix.ndim == 3 else None
+    if native is None:
+        lower, info = torch.linalg.cholesky_ex(matrix)
+        return lower, info
+    return native.cholesky(matrix.contiguous())
+
+
 def triangular_inverse(lower: Tensor) -> Tensor:
-    r"""Inverse of a lower-triangular matrix by recursive halving, mostly matrix products.
+    r"""Inverse of a lower-triangular matrix; in PyTorch by recursive halving, which is mostly
+    matrix products.
 
     .. math:: \begin{pmatrix} A & 0 \\ B & C \end{pmatrix}^{-1} =
               \begin{pmatrix} A^{-1} & 0 \\ -C^{-1} B A^{-1} & C^{-1} \end{pmatrix}
     """
+    native = _native.operations(lower) if lower.ndim == 3 else None
+    if native is not None:
+        return native.triangular_inverse(lower.contiguous())
     size = lower.shape[-1]
     if size <= _INVERSE_BLOCK:
         identity = torch.eye(size, dtype=lower.dtype, device=lower.device)
@@ -54,6 +71,9 @@ def _cholesky_gradient(
     """
     if grad_lower is None and grad_inverse is None:
         return None
+    native = _native.operations(lower)
+    if native is not None:
+        return native.cholesky_backward(lower, inverse, grad_lower, grad_inverse)
     if grad_lower is None:
         middle = torch.matmul(grad_inverse, inverse.mT).neg_()  # type: ignore[arg-type]
     else:
@@ -118,9 +138,15 @@ class Condition(torch.autograd.Function):
     def forward(
         ctx: Any, projection: Tensor, cross: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        projected = torch.bmm(projection, cross)
-        mean = torch.bmm(projected.mT, weights)
-        squares = torch.mul(projected, projected).sum(-2)
+        native = _native.operations(projection, cross, weights)
+        if native is not None:
+            projection, cross = projection.contiguous(), cross.contiguous()
+            weights = weights.contiguous()
+            mean, squares, projected = native.condition_forward(projection, cross, weights)
+        else:
+            projected = torch.bmm(projection, cross)
+            mean = torch.bmm(projected.mT, weights)
+            squares = torch.mul(projected, projected).sum(-2)
         ctx.save_for_backward(projection, cross, weights, projected)
         return mean, squares
 
@@ -130,6 +156,16 @@ class Condition(torch.autograd.Function):
         ctx: Any, grad_mean: Tensor, grad_squares: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         projection, cross, weights, projected = ctx.saved_tensors
+        native = _native.operations(cross)
+        if native is not None:
+            return native.condition_backward(
+                projection,
+                cross,
+                weights,
+                projected,
+                grad_mean.contiguous(),
+                grad_squares.contiguous(),
+            )
         grad_weights = torch.bmm(projected, grad_mean)
         grad_projected = projected * (2.0 * grad_squares).unsqueeze(-2)
         grad_projected.baddbmm_(weights, grad_mean.mT)
@@ -138,15 +174,79 @@ class Condition(torch.autograd.Function):
         return grad_projection, grad_cross, grad_weights
 
 
-def condition(
-    projection: Tensor, cross: Tensor, diagonal: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    """:class:`Condition` for any batch shape: flattens the batch, then restores it."""
-    batch = torch.broadcast_shapes(projection.shape[:-2], cross.shape[:-2], weights.shape[:-2])
-    parts = [
-        t.expand(*batch, *t.shape[-2:]).flatten(0, -3) if batch else t.unsqueeze(0)
-        for t in (projection, cross, weights)
-    ]
-    mean, squares = Condition.apply(*parts)
-    mean = mean.reshape(*batch, *mean.shape[-2:])
-    return mean, diagonal - squares.reshape(*batch, squares.shape[-1])
+class GaussianCondition(torch.autograd.Function):
+    r""":class:`Condition` with :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}` formed on the way;
+    native only.
+
+    With :math:`a = x/\ell, b = y/\ell` and :math:`\bar E = \bar K_{it} \odot K_{it}` the gradient
+    of the exponent,
+
+    .. math:: \bar a_i = \sum_t \bar E_{it} (b_t - a_i), \quad
+              \bar b_t = \sum_i \bar E_{it} (a_i - b_t), \quad
+              \overline{\log h} = \sum_{it} \bar E_{it}, \quad
+              \overline{\log \ell} = -\sum_i a_i^\top \bar a_i - \sum_t b_t^\top \bar b_t,
+
+    the last because the exponent is homogeneous of degree two in the features.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        projection: Tensor,
+        left: Tensor,
+        right: Tensor,
+        log_height: Tensor,
+        log_lengthscale: Tensor,
+        weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        native = _native.operations(projection)
+        projection, left, right, weights = (
+            t.contiguous() for t in (projection, left, right, weights)
+        )
+        ctx.log_lengthscale = log_lengthscale.item()
+        mean, squares, cross, projected, a, b = native.gaussian_condition_forward(  # type: ignore[union-attr]
+            projection, left, right, log_height.item(), ctx.log_lengthscale, weights
+        )
+        ctx.save_for_backward(projection, a, b, weights, cross, projected)
+        return mean, squares
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_mean: Tensor, grad_squares: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        native = _native.operations(grad_mean)
+        projection, left, right, scalars, weights = native.gaussian_condition_backward(  # type: ignore[union-attr]
+            *ctx.saved_tensors,
+            ctx.log_lengthscale,
+            grad_mean.contiguous(),
+            grad_squares.contiguous(),
+        )
+        log_height, log_lengthscale = scalars.sum(0)
+        return projection, left, right, log_height, log_lengthscale, weights
+
+
+class GaussianSquare(torch.autograd.Function):
+    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric with :math:`h` on the
+    diagonal; native only. The gradient is that of :class:`GaussianCondition` with both arguments
+    one."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, log_height: Tensor, log_lengthscale: Tensor) -> Tensor:
+        native = _native.operations(features)
+        ctx.log_lengthscale = log_lengthscale.item()
+        kernel, scaled = native.gaussian_square_forward(  # type: ignore[union-attr]
+            features.contiguous(), log_height.item(), ctx.log_lengthscale
+        )
+        ctx.save_for_backward(scaled, kernel)
+        return kernel
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        native = _native.operations(grad_kernel)
+        features, scalars = native.gaussian_square_backward(  # type: ignore[union-attr]
+            *ctx.saved_tensors, ctx.log_lengthscale, grad_kernel.contiguous()
+        )
+        log_height, log_lengthscale = scalars.sum(0)
+        return features, log_height, log_lengthscale

@@ -1,29 +1,33 @@
 r"""The numerical seam: Cholesky factors, jitter, triangular solves, log-determinants.
 
-Layers and distributions state mathematics; this module decides how it is computed. The four
+Layers and distributions state mathematics; this module decides how it is computed. The
 operations that carry the cost of training have hand-written gradients in
-:mod:`deepwishart._fused`; setting ``plain=True`` on them selects ordinary autograd through
-:mod:`torch.linalg`, which tests use as the reference.
+:mod:`deepwishart._fused`, with compiled loops behind them on CPUs; setting ``plain=True`` on them
+selects ordinary autograd through :mod:`torch.linalg`, which tests use as the reference.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from deepwishart import _fused
+from deepwishart import _fused, _native
 
 __all__ = [
     "LARGEST_JITTER",
     "CholeskyError",
     "Factor",
+    "GaussianKernel",
     "add_jitter",
     "cholesky",
     "condition",
     "default_jitter",
     "factor",
+    "gaussian_square",
     "log_det",
     "solve_lower",
     "solve_upper",
@@ -96,7 +100,8 @@ def cholesky(
     prepared, lower = _positive_definite(matrix, jitter, what, strict)
     if plain:
         return torch.linalg.cholesky(prepared)
-    return _fused.Cholesky.apply(prepared, lower)
+    flat = _fused.Cholesky.apply(_flatten(prepared), _flatten(lower))
+    return flat.reshape(prepared.shape)
 
 
 def factor(
@@ -117,11 +122,91 @@ def factor(
         identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
         inverse = torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)
         return Factor(lower, inverse)
-    return Factor(*_fused.CholeskyWithInverse.apply(prepared, lower))
+    flat = _fused.CholeskyWithInverse.apply(_flatten(prepared), _flatten(lower))
+    return Factor(*(part.reshape(prepared.shape) for part in flat))
+
+
+@dataclass(frozen=True)
+class GaussianKernel:
+    r"""The block :math:`K_{ij} = h\, e^{-|x_i - y_j|^2/2\ell^2}`, not yet formed.
+
+    :func:`condition` forms it in cache, together with the products that consume it.
+
+    Args:
+        left: :math:`x`, ``(..., P, D)``.
+        right: :math:`y`, ``(..., N, D)``.
+        log_height: :math:`\log h`, a scalar.
+        log_lengthscale: :math:`\log \ell`, a scalar.
+
+    >>> zero = torch.tensor(0.0)
+    >>> GaussianKernel(torch.zeros(1, 2), torch.zeros(3, 2), zero, zero).form()
+    tensor([[1., 1., 1.]])
+    """
+
+    left: Tensor
+    right: Tensor
+    log_height: Tensor
+    log_lengthscale: Tensor
+
+    def form(self) -> Tensor:
+        r"""The block, ``(..., P, N)``, from one product: with scaled features :math:`a, b`,
+
+        .. math:: [a, \log h - |a|^2/2, 1] \cdot [b, 1, -|b|^2/2] = \log h - |a - b|^2/2,
+
+        so that a product, a clamp and an exponential in place are all the work of that size.
+        Features are centred first, on a constant: distances do not change, and the rounding
+        that cancellation leaves is kept small.
+        """
+        centre = self.left.detach().mean(-2, keepdim=True)
+        factor = (-self.log_lengthscale).exp()
+        a, b = (self.left - centre) * factor, (self.right - centre) * factor
+        row = (self.log_height - 0.5 * a.square().sum(-1)).unsqueeze(-1)
+        column = -0.5 * b.square().sum(-1).unsqueeze(-1)
+        a = torch.cat([a, row, torch.ones_like(row)], dim=-1)
+        b = torch.cat([b, torch.ones_like(column), column], dim=-1)
+        # With equal batch shapes matmul is one bmm whose result is no view, so that the
+        # in-place exponential costs autograd no copy.
+        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+        exponent = torch.matmul(a, b.mT)
+        # Only rounding can exceed the largest exponent: by little as a rule, by a lot in single
+        # precision where features are far larger than their distances. Autograd need not know
+        # that it is removed: the slopes are right as they are, and masks would double the cost.
+        exponent.detach().clamp_(max=self.log_height.detach())
+        return exponent.exp_()
+
+
+def gaussian_square(
+    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, plain: bool = False
+) -> Tensor:
+    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric, with exactly :math:`h`
+    on the diagonal.
+
+    Args:
+        features: :math:`x`, ``(..., P, D)``.
+        log_height: :math:`\log h`, a scalar.
+        log_lengthscale: :math:`\log \ell`, a scalar.
+
+    >>> gaussian_square(torch.zeros(2, 3), torch.tensor(0.0), torch.tensor(0.0))
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
+    if not plain and _native.operations(features) is not None:
+        kernel = _fused.GaussianSquare.apply(_flatten(features), log_height, log_lengthscale)
+        return kernel.reshape(*features.shape[:-1], features.shape[-2])
+    half = GaussianKernel(features, features, log_height - math.log(2.0), log_lengthscale).form()
+    matrix = half + half.mT
+    matrix.detach().diagonal(dim1=-2, dim2=-1).copy_(log_height.detach().exp())
+    return matrix
 
 
 def condition(
-    projection: Tensor, cross: Tensor, diagonal: Tensor, weights: Tensor, *, plain: bool = False
+    projection: Tensor,
+    cross: Tensor | GaussianKernel,
+    diagonal: Tensor,
+    weights: Tensor,
+    *,
+    plain: bool = False,
 ) -> tuple[Tensor, Tensor]:
     r"""Gaussian conditional of data points given whitened inducing weights.
 
@@ -133,7 +218,7 @@ def condition(
 
     Args:
         projection: :math:`H`, ``(..., P, P)``.
-        cross: :math:`K_{it}`, ``(..., P, N)``.
+        cross: :math:`K_{it}`, ``(..., P, N)``, possibly not yet formed.
         diagonal: :math:`k_{tt}`, ``(..., N)``.
         weights: :math:`w`, ``(..., P, D)``.
 
@@ -141,20 +226,44 @@ def condition(
         mean ``(..., N, D)`` and variance ``(..., N)``; the variance is floored at the dtype's
         machine epsilon times :math:`k_{tt}`, and has no sample dimension where the kernel has none.
     """
-    shared = cross.ndim == 2 and projection.ndim == 2 and weights.ndim > 2
+    shared = diagonal.ndim == 1 and weights.ndim > 2
     if shared:
         batch, width = weights.shape[:-2], weights.shape[-1]
         weights = weights.movedim(-2, 0).reshape(weights.shape[-2], -1)
+    native = not plain and _native.operations(projection) is not None
+    if isinstance(cross, GaussianKernel) and not native:
+        cross = cross.form()
     if plain:
+        assert isinstance(cross, Tensor)
         projected = projection @ cross
-        mean = projected.mT @ weights
-        variance = diagonal - projected.square().sum(-2)
+        mean, squares = projected.mT @ weights, projected.square().sum(-2)
     else:
-        mean, variance = _fused.condition(projection, cross, diagonal, weights)
+        flat = _fused_condition(projection, cross, weights)
+        mean, squares = (part.reshape(*diagonal.shape[:-1], *part.shape[1:]) for part in flat)
     if shared:
         mean = mean.reshape(-1, *batch, width).movedim(0, -2)
+    variance = diagonal - squares
     floor = torch.finfo(variance.dtype).eps * diagonal.detach()
     return mean, torch.maximum(variance, floor)
+
+
+def _fused_condition(
+    projection: Tensor, cross: Tensor | GaussianKernel, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    parts = (cross.left, cross.right) if isinstance(cross, GaussianKernel) else (cross,)
+    tensors = (projection, *parts, weights)
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in tensors))
+    flat = [_flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
+    if isinstance(cross, GaussianKernel):
+        return _fused.GaussianCondition.apply(
+            *flat[:3], cross.log_height, cross.log_lengthscale, flat[3]
+        )
+    return _fused.Condition.apply(*flat)
+
+
+def _flatten(tensor: Tensor) -> Tensor:
+    """All batch dimensions as one, which may be of size 1."""
+    return tensor.unsqueeze(0) if tensor.ndim == 2 else tensor.flatten(0, -3)
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
@@ -191,7 +300,7 @@ def _positive_definite(
 ) -> tuple[Tensor, Tensor]:
     """``matrix`` with the smallest tried jitter that makes it factorise, and that factor."""
     candidate = add_jitter(matrix, jitter) if jitter else matrix
-    lower, info = torch.linalg.cholesky_ex(candidate.detach())
+    lower, info = _fused.cholesky_ex(candidate.detach())
     if not info.any():
         return candidate, lower
     if not torch.isfinite(matrix).all():
@@ -206,7 +315,7 @@ def _positive_definite(
     while float(amount.max()) * _GROWTH < 1.01 * LARGEST_JITTER:
         amount = torch.where(info != 0, amount * _GROWTH, amount)
         candidate = add_jitter(matrix, amount[..., None])
-        lower, info = torch.linalg.cholesky_ex(candidate.detach())
+        lower, info = _fused.cholesky_ex(candidate.detach())
         if not info.any():
             return candidate, lower
     raise CholeskyError(

@@ -130,7 +130,7 @@ class _ForgetsItsFeatures(_Broken):
     [
         (_Asymmetric(), "k\\(x, y\\) and k\\(y, x\\) differ"),
         (_AsymmetricSquare(), "square is not exactly symmetric"),
-        (_WrongDiagonal(), "on_diagonal is not what elementwise gives"),
+        (_WrongDiagonal(), "the diagonal of square is not exactly diagonal"),
         (_NegativeEigenvalues(), "not positive semi-definite"),
         (_Downcast(), "cross turns torch.float64 into torch.float32"),
         (_Random(), "cross gives two answers to one question"),

@@ -24,6 +24,7 @@ __all__ = [
     "rank_of",
     "root_of",
     "sample_factor",
+    "standard_gamma",
     "standard_normal",
 ]
 
@@ -94,6 +95,18 @@ def standard_normal(
     return noise.to(like.device)
 
 
+def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
+    r"""Draws of :math:`\text{Gamma}(\alpha, 1)`, away from zero, with their implicit gradient in
+    :math:`\alpha` (Figurnov et al. 2018), which PyTorch's private operation carries.
+
+    >>> standard_gamma(torch.ones(3), None).shape
+    torch.Size([3])
+    """
+    source = concentration.device if generator is None else generator.device
+    gamma = torch._standard_gamma(concentration.to(source), generator=generator)
+    return gamma.clamp_min(torch.finfo(gamma.dtype).tiny).to(concentration.device)
+
+
 def sample_factor(
     batch_shape: torch.Size,
     num_rows: int,
@@ -129,10 +142,7 @@ def sample_factor(
     torch.Size([2, 4, 3])
     """
     rank = concentration.shape[-1]
-    source = concentration.device if generator is None else generator.device
-    expanded = concentration.expand(*batch_shape, rank).to(source)
-    gamma = torch._standard_gamma(expanded, generator=generator).to(concentration.device)
-    squares = gamma / rate
+    squares = standard_gamma(concentration.expand(*batch_shape, rank), generator) / rate
     # On the detached tensor: the clamp changes the value and leaves the gradient alone.
     squares.detach().clamp_(min=torch.finfo(squares.dtype).tiny)
 

@@ -12,6 +12,7 @@ from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
 
 if TYPE_CHECKING:
     from deepwishart.kernels.combinators import Product, Scale, Sum
+    from deepwishart.linalg import GaussianKernel
 
 
 class Kernel(nn.Module, ABC):
@@ -81,6 +82,11 @@ class Kernel(nn.Module, ABC):
         first, second = self.prepare(first), self.prepare(second)
         norms = squared_norm(first).unsqueeze(-1), squared_norm(second).unsqueeze(-2)
         return self.elementwise(norms[0], first @ second.mT, norms[1])
+
+    def lazy_cross(self, first: Tensor, second: Tensor) -> Tensor | GaussianKernel:
+        """As :meth:`cross`, or a description of that matrix which
+        :func:`deepwishart.linalg.condition` can form where it is consumed."""
+        return self.cross(first, second)
 
     def diagonal(self, features: Tensor) -> Tensor:
         r"""The vector :math:`k(f_i, f_i)`, (..., N, D) to (..., N)."""

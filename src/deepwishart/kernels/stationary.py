@@ -73,6 +73,11 @@ class Stationary(Kernel):
         """The height, whatever the point."""
         return self.height * torch.ones_like(g_xx)
 
+    def diagonal(self, features: Tensor) -> Tensor:
+        r"""The height for every row, (..., N, D) to (..., N)."""
+        self._check_num_features(features)
+        return self.height.expand(features.shape[:-1])
+
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
         return self._scaled(features) if self.needs_features else features

@@ -131,7 +131,11 @@ class GaussianRows(Layer):
 
     def moments(self, state: GaussianState, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean ``(..., N, D)`` and variance ``(..., N, 1)`` of each row given the state."""
-        cross, diagonal = kernel_rows(self.kernel, state.inputs, rows)
+        if isinstance(rows, Tensor):
+            cross: Tensor | linalg.GaussianKernel = self.kernel.lazy_cross(state.inputs, rows)
+            diagonal = self.kernel.diagonal(rows)
+        else:
+            cross, diagonal = kernel_rows(self.kernel, state.inputs, rows)
         mean, variance = linalg.condition(state.projection, cross, diagonal, state.weights)
         return mean, (self.scale * variance).unsqueeze(-1)
 

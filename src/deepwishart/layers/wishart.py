@@ -105,11 +105,8 @@ class WishartLayer(GaussianRows):
     def posterior(self, scaled_kernel: Tensor) -> GeneralisedSingularWishart:
         r""":math:`Q(G \mid \cdot)` given :math:`\Sigma = \tfrac1\nu K_{ii}` (jitter included)."""
         q = self.mixing
-        learned = self.scale_root @ self.scale_root.mT
-        lower = linalg.cholesky(
-            torch.lerp(scaled_kernel, learned.expand_as(scaled_kernel), q),
-            what=f"the posterior scale of {self.name}",
-        )
+        mixed = (1 - q) * scaled_kernel + q * (self.scale_root @ self.scale_root.mT)
+        lower = linalg.cholesky(mixed, what=f"the posterior scale of {self.name}")
         return GeneralisedSingularWishart(
             self.width,
             self.log_concentration.exp(),

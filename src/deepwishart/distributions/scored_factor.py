@@ -1,0 +1,96 @@
+"""Drawing a Bartlett factor and scoring it as one operation, for training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["ScoredFactor"]
+
+
+class ScoredFactor(torch.autograd.Function):
+    r"""From noise to a generalised Bartlett factor and the log density of :math:`A A^\top`.
+
+    .. math:: A_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}, \qquad A_{jj} = \sqrt{g_j / \beta_j}
+
+    .. math:: \log q = \sum_j \big[p_j \log A_{jj} - \beta_j A_{jj}^2 + \alpha_j \log\beta_j
+              - \log\Gamma(\alpha_j)\big] + \sum_{i>j} \big[-\tfrac12 \epsilon_{ij}^2
+              - \log\sigma_{ij} - \tfrac12 \log 2\pi\big], \quad p_j = 2(\alpha_j - 1) - (P - j)
+
+    Gradients, for incoming :math:`\bar A` and :math:`\bar q`: along the sample the density's slopes
+    are :math:`-\epsilon/\sigma` and :math:`p_j / A_{jj} - 2 \beta_j A_{jj}`, so that
+
+    .. math:: \bar\mu = \bar A - \bar q\, \epsilon/\sigma, \quad
+              \bar\sigma = \bar A\, \epsilon - \bar q\, \epsilon^2/\sigma, \quad
+              \bar d_j = \bar A_{jj} + \bar q\,(p_j/A_{jj} - 2 \beta_j A_{jj}), \quad
+              \bar g_j = \bar d_j A_{jj} / 2 g_j, \quad \bar\beta_j = -\bar d_j A_{jj} / 2 \beta_j
+
+    is all there is when sticking the landing. Otherwise the density's own dependence on its
+    parameters is added: :math:`\bar q\,\epsilon/\sigma` to :math:`\bar\mu`,
+    :math:`\bar q (\epsilon^2 - 1)/\sigma` to :math:`\bar\sigma`,
+    :math:`\bar q (\alpha_j/\beta_j - A_{jj}^2)` to :math:`\bar\beta_j` and
+    :math:`\bar q (2 \log A_{jj} + \log\beta_j - \psi(\alpha_j))` to :math:`\bar\alpha_j`. The gamma
+    variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
+
+    The arguments of ``apply`` are ``gamma`` ``(S, m)``, ``concentration`` and ``rate`` ``(m,)``,
+    ``loc`` and ``scale`` ``(P, m)``, ``noise`` ``(S, P, m)``, and ``sticking_the_landing``. It
+    returns the factor ``(S, P, m)`` and the log density ``(S,)``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        gamma: Tensor,
+        concentration: Tensor,
+        rate: Tensor,
+        loc: Tensor,
+        scale: Tensor,
+        noise: Tensor,
+        sticking_the_landing: bool,
+    ) -> tuple[Tensor, Tensor]:
+        num_rows, rank = noise.shape[-2:]
+        epsilon = noise.tril(-1)
+        factor = torch.addcmul(loc, scale, noise).tril_(-1)
+        diagonal = (gamma / rate).sqrt_()
+        factor.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+        beyond = torch.arange(num_rows - 1, num_rows - 1 - rank, -1, device=noise.device)
+        power = 2.0 * (concentration - 1.0) - beyond
+        log_scale = scale.log().tril_(-1).sum()
+        num_normal = num_rows * rank - rank * (rank + 1) // 2
+        constant = (concentration * rate.log() - concentration.lgamma()).sum() - log_scale
+        constant -= 0.5 * num_normal * math.log(2.0 * math.pi)
+        # beta A_jj^2 is the standard gamma variable itself.
+        log_q = (power * diagonal.log() - gamma).sum(-1) + constant
+        log_q -= 0.5 * epsilon.square().sum((-2, -1))
+        ctx.save_for_backward(gamma, concentration, rate, scale, epsilon, diagonal, power)
+        ctx.sticking_the_landing = sticking_the_landing
+        return factor, log_q
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_factor: Tensor, grad_log_q: Tensor) -> tuple[Tensor | None, ...]:
+        gamma, concentration, rate, scale, epsilon, diagonal, power = ctx.saved_tensors
+        slope = grad_log_q.unsqueeze(-1)
+        grad_diagonal = grad_factor.diagonal(dim1=-2, dim2=-1) + slope * (
+            power / diagonal - 2.0 * rate * diagonal
+        )
+        half = 0.5 * grad_diagonal * diagonal
+        grad_gamma, grad_rate = half / gamma, -half.sum(0) / rate
+        grad_concentration = None
+        below = grad_factor.tril(-1)
+        grad_scale = (below * epsilon).sum(0)
+        grad_loc = below.sum(0)
+        if ctx.sticking_the_landing:
+            weighted = slope.unsqueeze(-1) * epsilon
+            grad_loc -= weighted.sum(0) / scale
+            grad_scale -= (weighted * epsilon).sum(0) / scale
+        else:
+            grad_scale -= (slope.sum() / scale).tril_(-1)
+            grad_rate += (slope * (concentration / rate - diagonal.square())).sum(0)
+            score = 2.0 * diagonal.log() + rate.log() - concentration.digamma()
+            grad_concentration = (slope * score).sum(0)
+        return grad_gamma, grad_concentration, grad_rate, grad_loc, grad_scale, None, None

@@ -1,0 +1,169 @@
+"""Compiled loops against plain PyTorch, and life without a compiler."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from deepwishart import _native, linalg
+from deepwishart.linalg import GaussianKernel
+
+
+def normal(*shape: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def values_and_gradients(function, inputs, plain):
+    leaves = [t.detach().clone().requires_grad_() for t in inputs]
+    outputs = function(*leaves, plain=plain)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    weights = [normal(*o.shape, seed=i + 50, dtype=o.dtype) for i, o in enumerate(outputs)]
+    total = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
+    return [*outputs, *torch.autograd.grad(total, leaves)]
+
+
+def test_the_native_library_is_in_use_where_there_is_a_compiler():
+    assert _native.status() == "loaded"
+
+
+def gaussian_condition(H, x, y, log_height, log_lengthscale, w, plain):
+    kernel = GaussianKernel(x, y, log_height, log_lengthscale)
+    diagonal = log_height.exp().expand(y.shape[:-1])
+    return linalg.condition(H, kernel, diagonal, w, plain=plain)
+
+
+@pytest.mark.parametrize(
+    "kernel_batch, batch", [((), ()), ((), (3,)), ((3,), (3,)), ((2, 2), (2, 2))]
+)
+@pytest.mark.parametrize("P, N", [(1, 1), (7, 30), (40, 9)])
+def test_gaussian_condition(kernel_batch, batch, P, N):
+    inputs = [
+        0.1 * normal(*kernel_batch, P, P, seed=1).tril(),
+        normal(*kernel_batch, P, 3, seed=2) + 5,
+        normal(*kernel_batch, N, 3, seed=3) + 5,
+        torch.tensor(1.5, dtype=torch.float64),
+        torch.tensor(0.3, dtype=torch.float64),
+        normal(*batch, P, 2, seed=4),
+    ]
+    fused = values_and_gradients(gaussian_condition, inputs, plain=False)
+    plain = values_and_gradients(gaussian_condition, inputs, plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
+def test_gaussian_condition_passes_gradcheck():
+    inputs = [
+        0.2 * normal(2, 4, 4, seed=1),
+        normal(2, 4, 3, seed=2),
+        normal(2, 5, 3, seed=3),
+        torch.tensor(0.2, dtype=torch.float64),
+        torch.tensor(-0.3, dtype=torch.float64),
+        normal(2, 4, 2, seed=4),
+    ]
+    leaves = [t.requires_grad_() for t in inputs]
+    assert torch.autograd.gradcheck(lambda *x: gaussian_condition(*x, plain=False), leaves)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("P", [1, 9, 60])
+def test_gaussian_square(batch, P):
+    inputs = [
+        normal(*batch, P, 3, seed=2) - 7,
+        torch.tensor(-0.4, dtype=torch.float64),
+        torch.tensor(0.2, dtype=torch.float64),
+    ]
+    fused = values_and_gradients(linalg.gaussian_square, inputs, plain=False)
+    plain = values_and_gradients(linalg.gaussian_square, inputs, plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+    K = fused[0]
+    assert torch.equal(K, K.mT)
+    assert bool((K.diagonal(dim1=-2, dim2=-1) == K.diagonal(dim1=-2, dim2=-1).flatten()[0]).all())
+
+
+@pytest.mark.parametrize("size", [1, 2, 50, 150, 260])  # both sides of the switch to LAPACK
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_cholesky_and_inverse_at_every_size(size, dtype):
+    root = normal(3, size, size, seed=size, dtype=dtype)
+    matrix = root @ root.mT / size + torch.eye(size, dtype=dtype)
+    lower, inverse = linalg.factor(matrix)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(lower @ lower.mT, matrix, rtol=tolerance, atol=tolerance)
+    eye = torch.eye(size, dtype=dtype).expand_as(matrix)
+    torch.testing.assert_close(lower @ inverse, eye, rtol=tolerance, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("log_height", [-50.0, 0.0, 50.0])
+def test_the_exponential_is_accurate_over_its_whole_range(dtype, log_height):
+    # Distances from 0 to far beyond underflow, against PyTorch's exponential.
+    x = torch.zeros(2, 1, 1, dtype=dtype)
+    y = torch.linspace(0, 60, 5000, dtype=dtype).reshape(1, -1, 1).repeat(2, 1, 1)
+    height = torch.tensor(log_height, dtype=dtype)
+    kernel = GaussianKernel(x, y, height, torch.zeros_like(height))
+    one = torch.ones(2, 1, 1, dtype=dtype)
+    mean, _ = linalg.condition(one, kernel, height.exp().expand(2, 5000), one)
+    exact = (log_height - 0.5 * y.double().square()).exp()[..., 0]
+    normal_range = exact > 1e3 * torch.finfo(dtype).tiny
+    error = ((mean[..., 0].double() - exact) / exact)[normal_range].abs().max()
+    # The exponent itself is rounded to dtype, at magnitudes up to a few hundred.
+    assert error < 400 * torch.finfo(dtype).eps
+    assert bool((mean[..., 0][~normal_range] <= 1e4 * torch.finfo(dtype).tiny).all())
+
+
+def test_nan_and_infinity_are_not_hidden():
+    x = torch.full((1, 2, 1), float("nan"), dtype=torch.float64)
+    K = linalg.gaussian_square(
+        x, torch.tensor(0.0, dtype=x.dtype), torch.tensor(0.0, dtype=x.dtype)
+    )
+    assert bool(K[0, 0, 1].isnan())
+    with pytest.raises(linalg.CholeskyError, match="NaN"):
+        linalg.factor(torch.full((2, 3, 3), float("nan"), dtype=torch.float64))
+
+
+SCRIPT = """
+import json, sys, torch, deepwishart as dw
+from deepwishart import _native
+torch.set_num_threads(1)
+generator = torch.Generator().manual_seed(0)
+X = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+y = X.sin().sum(1)
+result = {"status": _native.status()}
+for process in ("dwp", "dgp", "dsvi", "diwp"):
+    model = dw.build(process, X, y, depth=3, num_inducing=12)
+    bound = dw.elbo(model, X, y, num_data=40, generator=torch.Generator().manual_seed(1))
+    bound.backward()
+    result[process] = [bound.item()] + [float(p.grad.sum()) for p in model.parameters()]
+print(json.dumps(result))
+"""
+
+
+def run_script(**environment: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return json.loads(done.stdout)
+
+
+def test_whole_models_agree_with_and_without_native_kernels(tmp_path):
+    native = run_script()
+    assert native.pop("status") == "loaded"
+    off = run_script(DEEPWISHART_NATIVE="0")
+    assert "DEEPWISHART_NATIVE=0" in off.pop("status")
+    broken = run_script(CXX="/nonexistent/compiler", XDG_CACHE_HOME=str(tmp_path))
+    assert "did not run" in broken.pop("status")
+    assert broken == off
+    for process, values in native.items():
+        torch.testing.assert_close(
+            torch.tensor(values, dtype=torch.float64),
+            torch.tensor(off[process], dtype=torch.float64),
+            rtol=1e-7,
+            atol=1e-8,
+        )
