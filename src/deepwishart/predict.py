@@ -90,14 +90,18 @@ class Predictive:
             )
             return terms.sum(-1).logsumexp(0) - math.log(self.num_samples)
 
-        parts = [joint(m, s, t) for (m, s), t in self._with(targets)]
-        return torch.cat(parts)
+        result = self._X.new_empty(len(self))
+        for rows, (mean, std) in self._slices():
+            result[rows] = joint(mean, std, targets[rows])
+        return result
 
     def cdf(self, y: Tensor) -> Tensor:
         """Marginal distribution function of each column at ``y``."""
         targets = self._targets(y)
-        parts = [_mixture_cdf(m, s, t) for (m, s), t in self._with(targets)]
-        return self._shape(torch.cat(parts))
+        result = torch.empty_like(targets)
+        for rows, (mean, std) in self._slices():
+            result[rows] = _mixture_cdf(mean, std, targets[rows])
+        return self._shape(result)
 
     def quantile(self, p: float | Tensor) -> Tensor:
         """Marginal quantile of each column, by bisection to full precision.
@@ -122,23 +126,30 @@ class Predictive:
         """
         device = self._X.device
         which = torch.randint(self.num_samples, (num_samples,), generator=generator, device=device)
-        parts = []
-        for mean, std in self.components():
+        drawn = self._X.new_empty(num_samples, len(self), self.num_outputs)
+        for rows, (mean, std) in self._slices():
             m, s = mean[which], std[which]
             eps = torch.randn(m.shape, generator=generator, dtype=m.dtype, device=device)
-            parts.append(m + s * eps)
-        drawn = torch.cat(parts, dim=1)
+            drawn[:, rows] = m + s * eps
         return drawn.squeeze(-1) if self._squeeze else drawn
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         for chunk in self._X.split(self._chunk_rows):
             yield self._components(chunk)
 
-    def _with(self, targets: Tensor) -> Iterator[tuple[tuple[Tensor, Tensor], Tensor]]:
-        return zip(self.components(), targets.split(self._chunk_rows), strict=True)
+    def _slices(self) -> Iterator[tuple[slice, tuple[Tensor, Tensor]]]:
+        """Chunks with the rows they belong to. Results are written into place: small results kept
+        between large temporaries would fragment memory."""
+        start = 0
+        for mean, std in self.components():
+            yield slice(start, start + mean.shape[1]), (mean, std)
+            start += mean.shape[1]
 
     def _gather(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        return self._shape(torch.cat([function(m, s) for m, s in self.components()]))
+        result = self._X.new_empty(len(self), self.num_outputs)
+        for rows, (mean, std) in self._slices():
+            result[rows] = function(mean, std)
+        return self._shape(result)
 
     def _shape(self, result: Tensor) -> Tensor:
         return result.squeeze(-1) if self._squeeze else result
