@@ -54,6 +54,24 @@ def test_gaussian_condition(kernel_batch, batch, P, N):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [3, 64, 101])
+@pytest.mark.parametrize("use", ["lower", "inverse", "both"])
+def test_cholesky_gradients(size, use):
+    root = normal(2, size, size, seed=3) / size**0.5
+
+    def function(r, plain):
+        matrix = r @ r.mT + torch.eye(size, dtype=r.dtype)
+        if use == "lower":
+            return linalg.cholesky(matrix, plain=plain)
+        factor = linalg.factor(matrix, plain=plain)
+        return factor.inverse if use == "inverse" else tuple(factor)
+
+    fused = values_and_gradients(function, [root], plain=False)
+    plain = values_and_gradients(function, [root], plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
 def test_gaussian_condition_passes_gradcheck():
     inputs = [
         0.2 * normal(2, 4, 4, seed=1),

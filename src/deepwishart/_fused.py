@@ -131,7 +131,8 @@ class Condition(torch.autograd.Function):
               \bar K_{it} = H^\top \bar A
 
     One product of size :math:`P^2 N` forward and two backward; everything else is
-    :math:`P N D` or one pass over a :math:`P \times N` block.
+    :math:`P N D`, folded into those three by the native code, or one pass over a
+    :math:`P \times N` block.
     """
 
     @staticmethod
@@ -154,7 +155,7 @@ class Condition(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, grad_mean: Tensor, grad_squares: Tensor
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         projection, cross, weights, projected = ctx.saved_tensors
         native = _native.operations(cross)
         if native is not None:
@@ -212,9 +213,7 @@ class GaussianCondition(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, grad_mean: Tensor, grad_squares: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad_mean: Tensor, grad_squares: Tensor) -> tuple[Tensor | None, ...]:
         native = _native.operations(grad_mean)
         projection, left, right, scalars, weights = native.gaussian_condition_backward(  # type: ignore[union-attr]
             *ctx.saved_tensors,

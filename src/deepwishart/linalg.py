@@ -221,6 +221,7 @@ def condition(
         cross: :math:`K_{it}`, ``(..., P, N)``, possibly not yet formed.
         diagonal: :math:`k_{tt}`, ``(..., N)``.
         weights: :math:`w`, ``(..., P, D)``.
+        plain: use ordinary autograd instead of the fused gradient.
 
     Returns:
         mean ``(..., N, D)`` and variance ``(..., N)``; the variance is floored at the dtype's
@@ -254,11 +255,11 @@ def _fused_condition(
     tensors = (projection, *parts, weights)
     batch = torch.broadcast_shapes(*(t.shape[:-2] for t in tensors))
     flat = [_flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
+    first, *others, last = flat
     if isinstance(cross, GaussianKernel):
-        return _fused.GaussianCondition.apply(
-            *flat[:3], cross.log_height, cross.log_lengthscale, flat[3]
-        )
-    return _fused.Condition.apply(*flat)
+        scalars = (cross.log_height, cross.log_lengthscale)
+        return _fused.GaussianCondition.apply(first, *others, *scalars, last)
+    return _fused.Condition.apply(first, *others, last)
 
 
 def _flatten(tensor: Tensor) -> Tensor:

@@ -185,36 +185,58 @@ Tensor like(const Tensor& reference, at::IntArrayRef shape) {
   return at::empty(shape, reference.options());
 }
 
-// A = H K, mean = A^T w, squares = column sums of A^2, for one sample.
+constexpr int64_t kSmallestSplit = 64;
+
+Tensor block(const Tensor& matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+  return matrix.narrow(0, row, rows).narrow(1, column, columns);
+}
+
+// For one sample: A = H K and mean^T = w^T A = (H^T w)^T K as one product, [H; (H^T w)^T] K, whose
+// result is kept; squares are the column sums of A^2. Narrow products on their own are slow.
 void condition_sample(const Tensor& projection, const Tensor& cross, const Tensor& weights,
                       Tensor projected, Tensor mean, Tensor squares) {
-  at::mm_out(projected, projection, cross);
-  at::mm_out(mean, projected.t(), weights);
+  const int64_t inducing = cross.size(0), width = weights.size(1);
+  Tensor stacked = like(cross, {inducing + width, inducing});
+  stacked.narrow(0, 0, inducing).copy_(projection);
+  Tensor narrow = stacked.narrow(0, inducing, width);
+  at::mm_out(narrow, weights.t(), projection);
+  at::mm_out(projected, stacked, cross);
+  mean.copy_(projected.narrow(0, inducing, width).t());
   AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "column_squares", [&] {
-    column_squares(projected.const_data_ptr<scalar_t>(), squares.data_ptr<scalar_t>(),
-                   projected.size(0), projected.size(1));
+    column_squares(projected.const_data_ptr<scalar_t>(), squares.data_ptr<scalar_t>(), inducing,
+                   cross.size(1));
   });
 }
 
-// Gradients of the above; grad_cross receives H^T (w gm^T + 2 A diag(gs)).
-void condition_sample_backward(const Tensor& projection, const Tensor& cross, const Tensor& weights,
-                               const Tensor& projected, const Tensor& grad_mean,
-                               const Tensor& grad_squares, Tensor scratch, Tensor grad_projection,
-                               Tensor grad_cross, Tensor grad_weights) {
-  at::mm_out(grad_weights, projected, grad_mean);
+// Gradients of the above. With gA = w gm^T + 2 A diag(gs):
+//   [2 A diag(gs); gm^T] K^T gives gH up to w (K gm)^T, and (K gm)^T; then gw = H K gm;
+//   [H; (H^T w)^T]^T [2 A diag(gs); gm^T] gives gK = H^T gA.
+void condition_sample_backward(const Tensor& projection, const Tensor& cross,
+                               const Tensor& weights, const Tensor& projected,
+                               const Tensor& grad_mean, const Tensor& grad_squares,
+                               Tensor grad_projection, Tensor grad_cross, Tensor grad_weights) {
+  const int64_t inducing = cross.size(0), rows = cross.size(1), width = weights.size(1);
+  Tensor above = like(cross, {inducing + width, rows});
+  above.narrow(0, inducing, width).copy_(grad_mean.t());
   AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "scale_columns", [&] {
     scale_columns(projected.const_data_ptr<scalar_t>(), grad_squares.const_data_ptr<scalar_t>(),
-                  scratch.data_ptr<scalar_t>(), projected.size(0), projected.size(1));
+                  above.data_ptr<scalar_t>(), inducing, rows);
   });
-  scratch.addmm_(weights, grad_mean.t());
-  at::mm_out(grad_projection, scratch, cross.t());
-  at::mm_out(grad_cross, projection.t(), scratch);
+  Tensor products = at::mm(above, cross.t());
+  Tensor narrow = products.narrow(0, inducing, width);  // (K gm)^T
+  at::addmm_out(grad_projection, products.narrow(0, 0, inducing), weights, narrow);
+  at::mm_out(grad_weights, projection, narrow.t());
+  Tensor stacked = like(cross, {inducing + width, inducing});
+  stacked.narrow(0, 0, inducing).copy_(projection);
+  Tensor last = stacked.narrow(0, inducing, width);
+  at::mm_out(last, weights.t(), projection);
+  at::mm_out(grad_cross, stacked.t(), above);
 }
 
 std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, const Tensor& cross,
                                                      const Tensor& weights) {
   const auto batch = cross.size(0), inducing = cross.size(1), rows = cross.size(2);
-  Tensor projected = like(cross, {batch, inducing, rows});
+  Tensor projected = like(cross, {batch, inducing + weights.size(2), rows});
   Tensor mean = like(cross, {batch, rows, weights.size(2)});
   Tensor squares = like(cross, {batch, rows});
   for_each_sample(batch, [&](int64_t s) {
@@ -231,10 +253,8 @@ std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, 
   Tensor grad_projection = at::empty_like(projection), grad_cross = at::empty_like(cross),
          grad_weights = at::empty_like(weights);
   for_each_sample(cross.size(0), [&](int64_t s) {
-    Tensor scratch = at::empty_like(cross[s]);
     condition_sample_backward(projection[s], cross[s], weights[s], projected[s], grad_mean[s],
-                              grad_squares[s], scratch, grad_projection[s], grad_cross[s],
-                              grad_weights[s]);
+                              grad_squares[s], grad_projection[s], grad_cross[s], grad_weights[s]);
   });
   return {grad_projection, grad_cross, grad_weights};
 }
@@ -246,12 +266,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_fo
     double log_lengthscale, const Tensor& weights) {
   const auto batch = left.size(0), inducing = left.size(1), rows = right.size(1);
   const auto width = left.size(2);
-  Tensor cross = like(left, {batch, inducing, rows}), projected = at::empty_like(cross);
+  Tensor cross = like(left, {batch, inducing, rows});
+  Tensor projected = like(left, {batch, inducing + weights.size(2), rows});
   Tensor mean = like(left, {batch, rows, weights.size(2)});
   Tensor squares = like(left, {batch, rows});
   Tensor scaled_left = at::empty_like(left), scaled_right = at::empty_like(right);
   for_each_sample(batch, [&](int64_t s) {
-    Tensor block = cross[s], a = scaled_left[s], b = scaled_right[s];
+    Tensor cross_s = cross[s], a = scaled_left[s], b = scaled_right[s];
     Tensor scratch = like(left, {inducing + rows + width});
     AT_DISPATCH_FLOATING_TYPES(left.scalar_type(), "gaussian", [&] {
       const scalar_t factor = static_cast<scalar_t>(std::exp(-log_lengthscale));
@@ -264,11 +285,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_fo
       centre_and_scale(right[s].const_data_ptr<scalar_t>(), centre, factor, b_data, rows, width);
       half_squared_norms(a_data, norms, inducing, width);
       half_squared_norms(b_data, norms + inducing, rows, width);
-      at::mm_out(block, a, b.t());
-      gaussian_in_place(block.data_ptr<scalar_t>(), norms, norms + inducing,
+      at::mm_out(cross_s, a, b.t());
+      gaussian_in_place(cross_s.data_ptr<scalar_t>(), norms, norms + inducing,
                         static_cast<scalar_t>(log_height), inducing, rows);
     });
-    condition_sample(projection[s], block, weights[s], projected[s], mean[s], squares[s]);
+    condition_sample(projection[s], cross_s, weights[s], projected[s], mean[s], squares[s]);
   });
   return {mean, squares, cross, projected, scaled_left, scaled_right};
 }
@@ -286,20 +307,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_backward(
          grad_right = at::empty_like(scaled_right), grad_weights = at::empty_like(weights);
   Tensor grad_scalars = like(scaled_left, {batch, 2});
   for_each_sample(batch, [&](int64_t s) {
-    Tensor block = cross[s], a = scaled_left[s], b = scaled_right[s];
-    Tensor scratch = at::empty_like(block), grad_cross = at::empty_like(block);
+    Tensor cross_s = cross[s], a = scaled_left[s], b = scaled_right[s];
+    Tensor grad_cross = at::empty_like(cross_s);
     Tensor grad_a = grad_left[s], grad_b = grad_right[s];
     Tensor sums = like(scaled_left, {inducing + rows});
-    condition_sample_backward(projection[s], block, weights[s], projected[s], grad_mean[s],
-                              grad_squares[s], scratch, grad_projection[s], grad_cross,
-                              grad_weights[s]);
-    AT_DISPATCH_FLOATING_TYPES(block.scalar_type(), "gaussian_backward", [&] {
+    condition_sample_backward(projection[s], cross_s, weights[s], projected[s], grad_mean[s],
+                              grad_squares[s], grad_projection[s], grad_cross, grad_weights[s]);
+    AT_DISPATCH_FLOATING_TYPES(cross_s.scalar_type(), "gaussian_backward", [&] {
       const scalar_t factor = static_cast<scalar_t>(std::exp(-log_lengthscale));
       scalar_t *row_sums = sums.data_ptr<scalar_t>(), *column_sums = row_sums + inducing;
-      multiply_and_sum(grad_cross.data_ptr<scalar_t>(), block.const_data_ptr<scalar_t>(), row_sums,
+      multiply_and_sum(grad_cross.data_ptr<scalar_t>(), cross_s.const_data_ptr<scalar_t>(), row_sums,
                        column_sums, inducing, rows);
       at::mm_out(grad_a, grad_cross, b);
-      at::mm_out(grad_b, grad_cross.t(), a);
+      grad_b.copy_(at::mm(a.t(), grad_cross).t());  // wide products are faster than narrow ones
       const scalar_t *a_data = a.const_data_ptr<scalar_t>(), *b_data = b.const_data_ptr<scalar_t>();
       scalar_t *ga = grad_a.data_ptr<scalar_t>(), *gb = grad_b.data_ptr<scalar_t>();
       subtract_scaled_rows(ga, row_sums, a_data, inducing, width);
@@ -320,17 +340,17 @@ std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features, doubl
   const auto batch = features.size(0), size = features.size(1), width = features.size(2);
   Tensor kernel = like(features, {batch, size, size}), scaled = at::empty_like(features);
   for_each_sample(batch, [&](int64_t s) {
-    Tensor block = kernel[s], own = scaled[s];
+    Tensor kernel_s = kernel[s], own = scaled[s];
     Tensor scratch = like(features, {size + width});
     AT_DISPATCH_FLOATING_TYPES(features.scalar_type(), "gaussian_square", [&] {
       scalar_t *norms = scratch.data_ptr<scalar_t>(), *centre = norms + size;
-      scalar_t *k = block.data_ptr<scalar_t>(), *a = own.data_ptr<scalar_t>();
+      scalar_t *k = kernel_s.data_ptr<scalar_t>(), *a = own.data_ptr<scalar_t>();
       const scalar_t* x = features[s].const_data_ptr<scalar_t>();
       mean_row(x, centre, size, width);
       centre_and_scale(x, centre, static_cast<scalar_t>(std::exp(-log_lengthscale)), a, size,
                        width);
       half_squared_norms(a, norms, size, width);
-      at::mm_out(block, own, own.t());
+      at::mm_out(kernel_s, own, own.t());
       gaussian_in_place(k, norms, norms, static_cast<scalar_t>(log_height), size, size);
       const scalar_t height = std::exp(static_cast<scalar_t>(log_height));
       for (int64_t i = 0; i < size; ++i) {
@@ -460,6 +480,63 @@ std::tuple<Tensor, Tensor> cholesky(const Tensor& matrix) {
   return {lower, info};
 }
 
+// The lower triangle of A^T B (transposed) or A B^T, for lower-triangular A and B.
+void lower_products(Tensor out, const Tensor& a, const Tensor& b, bool transpose_first, double sign,
+                    bool accumulate) {
+  const int64_t size = a.size(0), half = size / 2, rest = size - half;
+  auto product = [&](Tensor target, const Tensor& x, const Tensor& y, bool add) {
+    target.addmm_(x, y, add ? 1 : 0, sign);
+  };
+  if (size < kSmallestSplit) {
+    product(out, transpose_first ? a.t() : a, transpose_first ? b : b.t(), accumulate);
+    return;
+  }
+  Tensor out11 = block(out, 0, half, 0, half), out21 = block(out, half, rest, 0, half),
+         out22 = block(out, half, rest, half, rest);
+  if (transpose_first) {  // (A^T B)_ij sums over k >= max(i, j)
+    product(out11, a.narrow(1, 0, half).t(), b.narrow(1, 0, half), accumulate);
+    product(out21, block(a, half, rest, half, rest).t(), block(b, half, rest, 0, half), accumulate);
+    product(out22, block(a, half, rest, half, rest).t(), block(b, half, rest, half, rest),
+            accumulate);
+  } else {  // (A B^T)_ij, i >= j, sums over k <= j
+    product(out11, block(a, 0, half, 0, half), block(b, 0, half, 0, half).t(), accumulate);
+    product(out21, block(a, half, rest, 0, half), block(b, 0, half, 0, half).t(), accumulate);
+    product(out22, a.narrow(0, half, rest), b.narrow(0, half, rest).t(), accumulate);
+  }
+}
+
+// Halve everything and mirror the lower triangle: (Phi(M) + Phi(M)^T) / 2.
+template <typename T>
+void halve_and_mirror(T* __restrict matrix, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) {
+    for (int64_t j = 0; j < i; ++j) {
+      matrix[i * size + j] *= T(0.5);
+      matrix[j * size + i] = matrix[i * size + j];
+    }
+    matrix[i * size + i] *= T(0.5);
+  }
+}
+
+// L^-T S L^-1 for symmetric S: lower blocks, then mirrored.
+void sandwich(Tensor out, const Tensor& inverse, const Tensor& symmetric, Tensor scratch) {
+  const int64_t size = inverse.size(0), half = size / 2, rest = size - half;
+  if (size < kSmallestSplit) {
+    at::mm_out(scratch, symmetric, inverse);
+    at::mm_out(out, inverse.t(), scratch);
+    return;
+  }
+  Tensor left = scratch.narrow(1, 0, half), right = scratch.narrow(1, half, rest);
+  Tensor last = block(inverse, half, rest, half, rest);
+  at::mm_out(left, symmetric, inverse.narrow(1, 0, half));
+  at::mm_out(right, symmetric.narrow(1, half, rest), last);
+  Tensor out11 = block(out, 0, half, 0, half), out21 = block(out, half, rest, 0, half),
+         out22 = block(out, half, rest, half, rest);
+  at::mm_out(out11, inverse.narrow(1, 0, half).t(), left);
+  at::mm_out(out21, last.t(), left.narrow(0, half, rest));
+  at::mm_out(out22, last.t(), right.narrow(0, half, rest));
+  block(out, 0, half, half, rest).copy_(out21.t());
+}
+
 Tensor cholesky_backward(const Tensor& lower, const Tensor& inverse,
                          const std::optional<Tensor>& grad_lower,
                          const std::optional<Tensor>& grad_inverse) {
@@ -467,26 +544,13 @@ Tensor cholesky_backward(const Tensor& lower, const Tensor& inverse,
   const int64_t size = inverse.size(-1);
   for_each_sample(inverse.size(0), [&](int64_t s) {
     Tensor inverse_s = inverse[s], middle = at::empty_like(inverse_s),
-           scratch = at::empty_like(inverse_s), out = result[s];
-    if (grad_lower) {
-      at::mm_out(middle, lower[s].t(), (*grad_lower)[s]);
-      if (grad_inverse) middle.addmm_((*grad_inverse)[s], inverse_s.t(), 1, -1);
-    } else {
-      at::mm_out(middle, (*grad_inverse)[s], inverse_s.t());
-      middle.neg_();
-    }
-    AT_DISPATCH_FLOATING_TYPES(middle.scalar_type(), "symmetrise", [&] {
-      scalar_t* __restrict m = middle.data_ptr<scalar_t>();
-      for (int64_t i = 0; i < size; ++i) {
-        m[i * size + i] *= scalar_t(0.5);
-        for (int64_t j = 0; j < i; ++j) {
-          m[i * size + j] *= scalar_t(0.5);
-          m[j * size + i] = m[i * size + j];
-        }
-      }
-    });
-    at::mm_out(scratch, middle, inverse_s);
-    at::mm_out(out, inverse_s.t(), scratch);
+           scratch = at::empty_like(inverse_s);
+    if (grad_lower) lower_products(middle, lower[s], (*grad_lower)[s], true, 1.0, false);
+    if (grad_inverse)
+      lower_products(middle, (*grad_inverse)[s], inverse_s, false, -1.0, grad_lower.has_value());
+    AT_DISPATCH_FLOATING_TYPES(middle.scalar_type(), "halve_and_mirror",
+                               [&] { halve_and_mirror(middle.data_ptr<scalar_t>(), size); });
+    sandwich(result[s], inverse_s, middle, scratch);
   });
   return result;
 }
@@ -501,12 +565,12 @@ TORCH_LIBRARY(deepwishart, library) {
       "(Tensor, Tensor, Tensor)",
       condition_backward);
   library.def(
-      "gaussian_condition_forward(Tensor H, Tensor left, Tensor right, float log_height, "
-      "float log_lengthscale, Tensor w) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "gaussian_condition_forward(Tensor H, Tensor left, Tensor right, "
+      "float log_height, float log_lengthscale, Tensor w) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_condition_forward);
   library.def(
-      "gaussian_condition_backward(Tensor H, Tensor left, Tensor right, Tensor w, Tensor K, "
-      "Tensor A, float log_lengthscale, Tensor gm, Tensor gs) -> "
+      "gaussian_condition_backward(Tensor H, Tensor left, Tensor right, Tensor w, "
+      "Tensor K, Tensor A, float log_lengthscale, Tensor gm, Tensor gs) -> "
       "(Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_condition_backward);
   library.def(
