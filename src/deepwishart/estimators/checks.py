@@ -1,0 +1,227 @@
+"""Checks of parameters and data, with messages that name the argument or the column."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_array
+
+from deepwishart import kernels
+from deepwishart.models import PROCESSES
+from deepwishart.training import Protocol
+
+__all__ = [
+    "check_count",
+    "check_distance",
+    "check_finite",
+    "check_numeric",
+    "check_parameters",
+    "check_targets",
+    "column_names",
+    "resolve_device",
+]
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+_INTEGERS = {"depth": 1, "n_inducing": 1, "n_samples": 1, "n_predict_samples": 1}
+_OPTIONAL_INTEGERS = {"width": 1, "max_iter": 1, "kl_anneal": 0}
+_OPTIONAL_POSITIVE = ("learning_rate", "jitter")
+_FLAGS = ("early_stopping", "warm_start")
+_FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
+
+
+def check_parameters(parameters: dict[str, Any]) -> None:
+    """Raise ``ValueError`` naming the first constructor parameter that cannot be used."""
+    for name, least in _INTEGERS.items():
+        check_count(name, parameters[name], least)
+    for name, least in _OPTIONAL_INTEGERS.items():
+        if parameters[name] is not None:
+            check_count(name, parameters[name], least, "None or ")
+    if not isinstance(parameters["verbose"], bool):
+        check_count("verbose", parameters["verbose"], 0)
+    for name in _OPTIONAL_POSITIVE:
+        value = parameters[name]
+        if value is not None and not (_is_number(value) and 0 < value < math.inf):
+            raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
+    for name in _FLAGS:
+        if not isinstance(parameters[name], bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
+    batch_size = parameters["batch_size"]
+    if batch_size is not None and not (isinstance(batch_size, str) and batch_size == "auto"):
+        check_count("batch_size", batch_size, 1, "'auto', None (all rows) or ")
+    _check_choice("process", parameters["process"], PROCESSES)
+    _check_choice("dtype", parameters["dtype"], DTYPES)
+    if not isinstance(parameters["kernel"], kernels.Kernel):
+        _check_choice("kernel", parameters["kernel"], kernels.names())
+    if not isinstance(parameters["protocol"], Protocol):
+        Protocol.named(str(parameters["protocol"]), 1)
+    resolve_device(parameters["device"])
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """The device to compute on: a GPU for ``"auto"`` where PyTorch has one, else the CPU."""
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            "device must be 'auto', 'cpu' or a device that PyTorch has here, such as 'cuda:0'; "
+            f"got {device!r} ({reason})."
+        ) from None
+    return found
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Column names of a data frame, the name of a series, or ``None``."""
+    columns = getattr(table, "columns", None)
+    if columns is not None and hasattr(table, "__getitem__"):
+        return [str(name) for name in columns]
+    name = getattr(table, "name", None)
+    return [name] if isinstance(name, str) and name and hasattr(table, "dtype") else None
+
+
+def check_numeric(table: Any, what: str = "X") -> None:
+    """Refuse text, dates and other things that are no numbers, naming their column.
+
+    Numbers of any kind pass, booleans and Python objects that convert to ``float`` included.
+    Whether numbers are missing is for :func:`check_finite` to say.
+    """
+    if hasattr(table, "collect") and hasattr(table, "lazy"):
+        raise TypeError(f"{what} is a lazy frame; call .collect() on it first.")
+    names = column_names(table)
+    for index, values in _odd_columns(table):
+        label = _label(index, names, what)
+        if values.dtype.kind in "Mm":
+            raise ValueError(
+                f"{label} holds dates or durations; give numbers instead, for example days since "
+                "the first date."
+            )
+        for value in values:
+            _check_value(value, label)
+
+
+def check_targets(y: Any, estimator: str) -> np.ndarray:
+    """Targets as finite numbers, ``(N,)`` or ``(N, D)``."""
+    if y is None:
+        raise ValueError(
+            f"{estimator} requires y to be passed, but the target y is None: call fit(X, y)."
+        )
+    check_numeric(y, "y")
+    values = check_array(
+        y,
+        dtype=np.float64,
+        order="C",
+        ensure_2d=False,
+        ensure_all_finite=False,
+        allow_nd=True,
+        ensure_min_samples=0,
+        ensure_min_features=0,
+        input_name="y",
+        estimator=estimator,
+    )
+    if values.ndim not in (1, 2) or 0 in values.shape[1:]:
+        raise ValueError(
+            f"y must have shape (rows,) or (rows, columns) with at least one column, got "
+            f"{values.shape}."
+        )
+    check_finite(values[:, None] if values.ndim == 1 else values, column_names(y), "y")
+    return values
+
+
+def check_finite(values: np.ndarray, names: list[str] | None, what: str = "X") -> None:
+    """Refuse NaN and infinity, naming column and row."""
+    bad = ~np.isfinite(values)
+    if not bad.any():
+        return
+    column = int(np.flatnonzero(bad.any(0))[0])
+    row = int(np.flatnonzero(bad[:, column])[0])
+    kind = "NaN (a missing value)" if np.isnan(values[row, column]) else "an infinite value"
+    raise ValueError(
+        f"{_label(column, names, what)} has {kind} in row {row}, one of {int(bad.sum())} values "
+        f"in {what} that are NaN or infinite. Drop those rows, or fill the values in first, for "
+        "example with sklearn.impute.SimpleImputer in a pipeline."
+    )
+
+
+def check_distance(standardised: np.ndarray, names: list[str] | None) -> None:
+    """Refuse inputs so far from the training data that arithmetic on them would overflow."""
+    far = ~(np.abs(standardised) <= _FARTHEST)
+    if far.any():
+        row, column = np.argwhere(far)[0]
+        raise ValueError(
+            f"{_label(int(column), names, 'X')} in row {row} is more than {_FARTHEST:.0e} training "
+            "standard deviations from the training data. Check the units of that column."
+        )
+
+
+def _odd_columns(table: Any) -> Iterator[tuple[int, np.ndarray]]:
+    """Columns whose type does not promise numbers, as arrays."""
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
+        columns: Iterable[np.ndarray] = (
+            np.asarray(table.iloc[:, j]) for j in range(table.shape[1])
+        )
+    elif hasattr(table, "get_columns"):
+        columns = (np.asarray(column) for column in table.get_columns())
+    elif hasattr(table, "toarray"):
+        return  # sparse: scikit-learn's own message is good
+    else:
+        try:
+            array = np.asarray(table)
+            # A list with one text column would otherwise become text everywhere.
+            array = np.array(table, dtype=object) if array.dtype.kind in "US" else array
+        except ValueError:
+            return  # ragged: likewise
+        if array.dtype.kind in "biufc" or array.ndim not in (1, 2):
+            return
+        columns = array.T if array.ndim == 2 else [array]
+    for index, values in enumerate(columns):
+        if values.dtype.kind not in "biufc":
+            yield index, values
+
+
+def _check_value(value: Any, label: str) -> None:
+    if isinstance(value, str | bytes):
+        raise ValueError(
+            f"{label} holds text, for example {str(value)!r}. Convert it to numbers, or encode "
+            "categories first, for example with sklearn.preprocessing.OneHotEncoder in a pipeline."
+        )
+    if value is None or type(value).__name__ == "NAType" or isinstance(value, complex):
+        return  # missing values and complex numbers have messages of their own
+    try:
+        float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{label} holds {value!r}, which is no number: {error}.") from None
+
+
+def _label(index: int, names: list[str] | None, what: str) -> str:
+    if names is not None and index < len(names):
+        return f"Column {names[index]!r} of {what}"
+    return f"Column {index} of {what}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+
+
+def check_count(name: str, value: Any, least: int = 1, also: str = "") -> None:
+    """Raise ``ValueError`` unless ``value`` is an integer of at least ``least``."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    if not whole or value < least:
+        raise ValueError(f"{name} must be {also}an integer of at least {least}, got {value!r}.")
+
+
+def _check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    known = list(choices)
+    if isinstance(value, str) and value in known:
+        return
+    near = difflib.get_close_matches(str(value).lower(), known, n=1, cutoff=0.3)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"Unknown {name} {value!r}.{hint} Choose from {', '.join(known)}.")

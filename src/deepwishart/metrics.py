@@ -1,0 +1,259 @@
+r"""How good a predictive distribution is: proper scores, errors and calibration.
+
+Every function takes a prediction and the targets that came true. A prediction is
+
+- what :meth:`deepwishart.DeepKernelProcess.predict` returns (units of the model), or what
+  ``DeepKernelRegressor.predict_distribution`` returns (units of the data), or
+- a pair ``(mean, stddev)`` of arrays: of the shape of ``y`` for one Gaussian per target, or with a
+  leading dimension ``S`` more for an equal mixture of ``S`` Gaussians per target.
+
+Arrays may be NumPy arrays, tensors or lists; results are floats and NumPy arrays. All arithmetic
+is in double precision, and large predictions are scored chunk by chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = [
+    "CalibrationCurve",
+    "MixturePrediction",
+    "calibration_curve",
+    "crps",
+    "interval_coverage",
+    "log_likelihood",
+    "rmse",
+]
+
+_PAIR_ELEMENTS = 2**22  # elements of one samples x samples x rows block of the CRPS
+
+
+@runtime_checkable
+class MixturePrediction(Protocol):
+    """A prediction that knows its Gaussian components."""
+
+    def components(self) -> Iterator[tuple[Any, Any]]:
+        """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
+        ...
+
+
+Prediction = MixturePrediction | tuple[Any, Any]
+
+
+class CalibrationCurve(NamedTuple):
+    """Probability ``levels`` and the ``observed`` fraction of targets below those quantiles."""
+
+    levels: np.ndarray
+    observed: np.ndarray
+
+
+def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
+    r"""Log density of the targets under the mixture, averaged over rows:
+
+    .. math:: \frac1N \sum_n \log \frac1S \sum_s \prod_d \mathcal N(y_{nd}; m_{snd}, s_{snd}^2).
+
+    The columns of a row belong to one posterior sample together. In units of the prediction: for
+    targets divided by :math:`c` the value rises by :math:`\log c`.
+
+    Args:
+        prediction: see the module's description.
+        y: targets ``(N,)`` or ``(N, D)``.
+        per_row: return the ``(N,)`` terms instead of their mean.
+
+    >>> round(log_likelihood(([0.0, 0.0], [1.0, 1.0]), [0.0, 0.0]), 4)
+    -0.9189
+    """
+
+    def density(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
+        terms = -0.5 * ((target - mean) / std).square() - std.log() - 0.5 * math.log(2 * math.pi)
+        return terms.sum(-1).logsumexp(0) - math.log(mean.shape[0])
+
+    return _result(_map(density, prediction, y), per_row)
+
+
+def rmse(prediction: Prediction, y: Any) -> float:
+    r"""Root mean squared error of the mixture's mean, over all rows and columns:
+
+    .. math:: \Big(\frac1{ND} \sum_{nd} \big(y_{nd} - \tfrac1S \textstyle\sum_s m_{snd}\big)^2
+              \Big)^{1/2}.
+
+    Args:
+        prediction: see the module's description.
+        y: targets ``(N,)`` or ``(N, D)``.
+
+    >>> rmse(([1.0, 2.0], [1.0, 1.0]), [1.0, 4.0]) == 2**0.5
+    True
+    """
+    errors = _map(lambda mean, _, target: mean.mean(0) - target, prediction, y)
+    # Dividing by the largest error first keeps squares of very large or small errors finite.
+    largest = float(np.abs(errors).max()) or 1.0
+    return largest * float(np.sqrt(np.square(errors / largest).mean()))
+
+
+def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
+    r"""Continuous ranked probability score of the mixture, exactly; smaller is better:
+
+    .. math:: \int \big(F(x) - 1[x \ge y]\big)^2 dx
+              = \mathbb E|X - y| - \tfrac12 \mathbb E|X - X'|
+              = \frac1S \sum_s A(y - m_s, s_s^2)
+              - \frac1{2S^2} \sum_{st} A(m_s - m_t, s_s^2 + s_t^2)
+
+    with :math:`A(\mu, \sigma^2) = 2\sigma\varphi(\mu/\sigma) + \mu(2\Phi(\mu/\sigma) - 1)`, the
+    mean absolute value of a Gaussian (Grimit et al., 2006). In units of the target, averaged over
+    rows and columns. Costs :math:`S^2` per target.
+
+    Args:
+        prediction: see the module's description.
+        y: targets ``(N,)`` or ``(N, D)``.
+        per_row: return the score of every target, in the shape of ``y``, instead of the mean.
+
+    >>> round(crps(([0.0], [1.0]), [0.0]), 4)  # (2**0.5 - 1) / pi**0.5
+    0.2337
+    """
+
+    def score(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
+        rows = max(1, _PAIR_ELEMENTS // (mean.shape[0] ** 2 * mean.shape[2]))
+        pieces = zip(mean.split(rows, 1), std.split(rows, 1), strict=True)
+        spread = torch.cat(
+            [
+                _mean_absolute(m[:, None] - m, torch.hypot(s[:, None], s)).mean((0, 1))
+                for m, s in pieces
+            ]
+        )
+        return _mean_absolute(target - mean, std).mean(0) - 0.5 * spread
+
+    return _result(_map(score, prediction, y).reshape(np.shape(_as_numpy(y))), per_row)
+
+
+def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> float:
+    r"""Fraction of targets inside their central interval of the given probability:
+
+    .. math:: \frac1{ND} \sum_{nd} 1\big[|2 F_{nd}(y_{nd}) - 1| \le c\big].
+
+    A calibrated prediction covers ``coverage`` of the targets.
+
+    Args:
+        prediction: see the module's description.
+        y: targets ``(N,)`` or ``(N, D)``.
+        coverage: probability :math:`c` of the interval, between 0 and 1.
+
+    >>> interval_coverage(([0.0] * 4, [1.0] * 4), [-2.0, -0.5, 0.5, 1.0], coverage=0.9)
+    0.75
+    """
+    (level,) = _check_levels(coverage, "coverage")
+    return float((np.abs(2.0 * _map(_mixture_cdf, prediction, y) - 1.0) <= level).mean())
+
+
+def calibration_curve(
+    prediction: Prediction, y: Any, levels: Sequence[float] | np.ndarray | None = None
+) -> CalibrationCurve:
+    r"""Fraction of targets that fall below their predicted quantile, for several quantiles:
+
+    .. math:: \hat p(\ell) = \frac1{ND} \sum_{nd} 1[F_{nd}(y_{nd}) \le \ell].
+
+    A calibrated prediction has :math:`\hat p(\ell) = \ell`.
+
+    Args:
+        prediction: see the module's description.
+        y: targets ``(N,)`` or ``(N, D)``.
+        levels: probabilities between 0 and 1; 0.05, 0.10, ..., 0.95 if ``None``.
+
+    >>> calibration_curve(([0.0] * 4, [1.0] * 4), [-2.0, -0.5, 0.5, 1.0], [0.1, 0.5]).observed
+    array([0.25, 0.5 ])
+    """
+    chosen = _check_levels(np.linspace(0.05, 0.95, 19) if levels is None else levels, "levels")
+    reached = np.sort(_map(_mixture_cdf, prediction, y).ravel())
+    return CalibrationCurve(chosen, np.searchsorted(reached, chosen, side="right") / reached.size)
+
+
+def _mean_absolute(mu: Tensor, sigma: Tensor) -> Tensor:
+    r""":math:`\mathbb E|\mathcal N(\mu, \sigma^2)|`."""
+    z = mu / sigma
+    density = torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi)
+    return 2.0 * sigma * density + mu * torch.special.erf(z / math.sqrt(2.0))
+
+
+def _mixture_cdf(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
+    return torch.special.ndtr((y - mean) / std).mean(0)
+
+
+def _map(
+    function: Callable[[Tensor, Tensor, Tensor], Tensor], prediction: Prediction, y: Any
+) -> np.ndarray:
+    """``function(means, standard deviations, targets)`` of chunks ``(S, n, D)`` and ``(n, D)``."""
+    targets = _tensor(y)
+    if targets.ndim not in (1, 2) or targets.numel() == 0:
+        raise ValueError(
+            "y must have shape (rows,) or (rows, columns), none of them 0; got "
+            f"{tuple(targets.shape)}."
+        )
+    table = targets.unsqueeze(-1) if targets.ndim == 1 else targets
+    chunks: Iterator[tuple[Any, Any]]
+    if isinstance(prediction, MixturePrediction):
+        chunks = prediction.components()
+    else:
+        chunks = iter([_from_pair(prediction, targets)])
+    parts, done = [], 0
+    for mean, std in chunks:
+        mean, std = _tensor(mean), _tensor(std)
+        piece = table[done : done + mean.shape[1]].to(mean.device)
+        if piece.shape != mean.shape[1:]:
+            raise ValueError(
+                f"y has {table.shape[0]} rows and {table.shape[1]} columns, which does not fit the "
+                f"prediction: {mean.shape[2]} columns, at least {done + mean.shape[1]} rows."
+            )
+        parts.append(function(mean, std, piece).cpu().numpy())
+        done += mean.shape[1]
+    if done != table.shape[0]:
+        raise ValueError(f"y has {table.shape[0]} rows, but the prediction has {done}.")
+    return np.concatenate(parts)
+
+
+def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Components ``(S, N, D)`` from arrays; the number of dimensions says if ``S`` is there."""
+    try:
+        mean, std = prediction
+    except (TypeError, ValueError):
+        raise ValueError(
+            "A prediction is an object with components(), or a pair (mean, stddev) of arrays; got "
+            f"this {type(prediction).__name__}: {prediction!r}."
+        ) from None
+    mean, std = torch.broadcast_tensors(_tensor(mean), _tensor(std))
+    mixture = mean if mean.ndim == targets.ndim + 1 else mean.unsqueeze(0)
+    if mixture.shape[1:] != targets.shape:
+        shape = tuple(targets.shape)
+        raise ValueError(
+            f"For y of shape {shape}, mean and stddev must have that shape or (samples, "
+            f"{', '.join(map(str, shape))}); got {tuple(mean.shape)}."
+        )
+    if not bool((std > 0).all()):
+        raise ValueError("stddev must be positive everywhere.")
+    full = (mixture.shape[0], targets.shape[0], -1)
+    return mean.reshape(full), std.reshape(full)
+
+
+def _check_levels(levels: Any, name: str) -> np.ndarray:
+    values = np.atleast_1d(np.asarray(levels, dtype=np.float64))
+    if values.ndim != 1 or not bool(((values > 0) & (values < 1)).all()):
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {levels}.")
+    return values
+
+
+def _as_numpy(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().to(torch.float64)
+    return torch.as_tensor(np.array(values, dtype=np.float64))
+
+
+def _result(values: np.ndarray, per_row: bool) -> Any:
+    return values if per_row else float(values.mean())

@@ -1,0 +1,248 @@
+r"""Models on disk: a directory of plain data that is either whole or refused.
+
+A model directory holds
+
+- ``model.safetensors``: the tensors;
+- ``history.json``: the course of training;
+- ``config.json``: everything else, with the format's version, the versions of the libraries that
+  wrote it, the SHA-256 of the other two files, and its own.
+
+There is no pickle: reading a model parses JSON and tensors and executes nothing. Checksums find
+damage and careless edits; they are no signature, and do not tell who wrote a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import secrets
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+__all__ = ["FORMAT_VERSION", "ModelFileError", "read_model", "write_model"]
+
+FORMAT = "deepwishart-model"
+FORMAT_VERSION = 1
+_CONFIG, _TENSORS, _HISTORY = "config.json", "model.safetensors", "history.json"
+_FILES = {_CONFIG, _TENSORS, _HISTORY}
+
+
+class ModelFileError(ValueError):
+    """A model that cannot be written or read; the message says what to do."""
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    tensors: dict[str, Tensor],
+    config: dict[str, Any],
+    history: dict[str, Any] | None = None,
+) -> Path:
+    """Write a model directory, all or nothing.
+
+    Everything goes to a temporary directory beside ``path``, reaches the disk, and is then renamed.
+    A model already at ``path`` is set aside and removed only after the new one is in place; a
+    failure in between puts it back, and after a crash :func:`read_model` finds it.
+
+    Args:
+        path: directory to create, or a model directory to replace; anything else is refused.
+        tensors: by name.
+        config: what JSON can hold.
+        history: what JSON can hold, kept in a file of its own.
+
+    Returns:
+        The directory's path.
+
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     where = write_model(folder + "/m", {"w": torch.ones(2)}, {"depth": 2})
+    ...     tensors, config, _ = read_model(where)
+    >>> tensors["w"], config["depth"]
+    (tensor([1., 1.]), 2)
+    """
+    target = Path(path).resolve()
+    _check_target(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _restore(target)
+    staging = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    staging.mkdir()
+    try:
+        _write_files(staging, tensors, config, history or {})
+        _swap_in(staging, target)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    _sync_directory(target.parent)
+    return target
+
+
+def read_model(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+    """Read what :func:`write_model` wrote: tensors (on the CPU), config and history.
+
+    Raises:
+        ModelFileError: nothing there, a file missing, damaged or changed, or a newer format.
+    """
+    where = Path(path).resolve()
+    if not where.exists() and _previous(where).exists():
+        where = _previous(where)  # a crash between the two renames of write_model
+    config = _read_config(where)
+    contents = {name: _read_checked(where / name, config) for name in (_TENSORS, _HISTORY)}
+    try:
+        tensors = safetensors.torch.load(contents[_TENSORS])
+        history = json.loads(contents[_HISTORY])
+    except (SafetensorError, ValueError) as error:
+        raise ModelFileError(f"The model in {where} cannot be read: {error}.") from error
+    return tensors, config["content"], history
+
+
+def _write_files(
+    folder: Path, tensors: dict[str, Tensor], config: dict[str, Any], history: dict[str, Any]
+) -> None:
+    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    contents = {
+        _TENSORS: safetensors.torch.save(plain, metadata={"format": FORMAT}),
+        _HISTORY: _to_json(history),
+    }
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "versions": _versions(),
+        "content": config,
+        "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
+    }
+    document["sha256"] = _fingerprint(document)
+    contents[_CONFIG] = _to_json(document, indent=2)
+    for name, data in contents.items():
+        with open(folder / name, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    _sync_directory(folder)
+
+
+def _to_json(value: Any, **options: Any) -> bytes:
+    try:
+        return json.dumps(value, allow_nan=False, **options).encode()
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"The model cannot be saved as plain data: {error}.") from error
+
+
+def _fingerprint(document: dict[str, Any]) -> str:
+    rest = {key: value for key, value in document.items() if key != "sha256"}
+    return hashlib.sha256(_to_json(rest, sort_keys=True)).hexdigest()
+
+
+def _read_config(where: Path) -> dict[str, Any]:
+    config = where / _CONFIG
+    if not config.is_file():
+        reason = f"has no {_CONFIG}" if where.is_dir() else "does not exist"
+        raise ModelFileError(
+            f"There is no saved model at {where}: it {reason}. Give the directory that save() "
+            "wrote."
+        )
+    try:
+        document = json.loads(config.read_bytes())
+    except ValueError as error:
+        raise ModelFileError(
+            f"{config} is damaged ({error}). Restore the model from a copy, or train again."
+        ) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{config} was not written by deepwishart: its format is not {FORMAT!r}."
+        )
+    version = document.get("format_version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        writer = document.get("versions", {}).get("deepwishart", "a newer version")
+        raise ModelFileError(
+            f"The model in {where} has format version {version}, written by deepwishart {writer}; "
+            f"this version reads formats up to {FORMAT_VERSION}. Upgrade deepwishart to load it."
+        )
+    if document.get("sha256") != _fingerprint(document):
+        raise ModelFileError(
+            f"{config} was changed or damaged after the model was saved: its checksum does not "
+            "match. Restore the model from a copy, or train again."
+        )
+    return document
+
+
+def _read_checked(file: Path, config: dict[str, Any]) -> bytes:
+    if not file.is_file():
+        raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != config["files"][file.name]:
+        raise ModelFileError(
+            f"{file} is truncated, damaged or changed: its checksum does not match the one in "
+            f"{_CONFIG}. Restore the model from a copy, or train again."
+        )
+    return data
+
+
+def _check_target(target: Path) -> None:
+    """Only a model directory, or an empty one, may be replaced."""
+    if target.exists() and not target.is_dir():
+        raise ModelFileError(f"{target} exists and is not a directory; choose another path.")
+    if target.is_dir():
+        present = {entry.name for entry in target.iterdir()}
+        if present and not (_CONFIG in present and present <= _FILES):
+            raise ModelFileError(
+                f"{target} holds other things than a saved model, which saving would remove; "
+                "choose another path."
+            )
+
+
+def _previous(target: Path) -> Path:
+    return target.with_name(f".{target.name}.previous")
+
+
+def _restore(target: Path) -> None:
+    """Undo a crash in the middle of an earlier :func:`_swap_in`."""
+    previous = _previous(target)
+    if previous.exists():
+        if target.exists():
+            shutil.rmtree(previous)
+        else:
+            os.rename(previous, target)
+
+
+def _swap_in(staging: Path, target: Path) -> None:
+    """Put ``staging`` where ``target`` is; a directory cannot be replaced in a single rename."""
+    if not target.exists():
+        os.rename(staging, target)
+        return
+    previous = _previous(target)
+    os.rename(target, previous)
+    try:
+        os.rename(staging, target)
+    except BaseException:
+        os.rename(previous, target)
+        raise
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def _sync_directory(folder: Path) -> None:
+    # Some platforms cannot open directories; there the rename is as durable as it gets.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _versions() -> dict[str, str]:
+    from deepwishart import __version__
+
+    found = {"deepwishart": __version__, "python": platform.python_version()}
+    for name in ("torch", "numpy", "scikit-learn", "safetensors"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -1,0 +1,299 @@
+"""The regressor: predictions, training, and its life inside scikit-learn."""
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+import deepwishart as dw
+from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.models import PROCESSES
+
+
+@pytest.fixture(scope="module")
+def fitted(make, data):
+    return make(max_iter=30).fit(*data)
+
+
+# ---- predictions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_every_process_learns(process, make, data):
+    X, y = data
+    regressor = make(process, max_iter=60).fit(X[:50], y[:50])
+    assert regressor.score(X[50:], y[50:]) > 0.9
+    assert regressor.log_prob(X[50:], y[50:]).mean() > -math.log(y.std() * 4)
+
+
+def test_predictions_are_repeatable_and_seeded(make, data, fitted):
+    X, y = data
+    np.testing.assert_array_equal(fitted.predict(X), fitted.predict(X))
+    again = make(max_iter=30).fit(X, y)
+    np.testing.assert_array_equal(fitted.predict(X), again.predict(X))
+    assert again.elbo_ == fitted.elbo_
+    other = make(max_iter=30, random_state=1).fit(X, y)
+    assert np.abs(other.predict(X) - fitted.predict(X)).max() > 1e-6
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_row_does_not_depend_on_its_neighbours(process, make, data):
+    X, y = data
+    regressor = make(process).fit(X, y)
+    mean, std = regressor.predict(X, return_std=True)
+    one_by_one = [regressor.predict(row[None], return_std=True) for row in X]
+    np.testing.assert_allclose(np.concatenate([m for m, _ in one_by_one]), mean, rtol=1e-10)
+    np.testing.assert_allclose(np.concatenate([s for _, s in one_by_one]), std, rtol=1e-9)
+    backwards = regressor.predict(X[::-1])[::-1]
+    np.testing.assert_allclose(backwards, mean, rtol=1e-10)
+
+
+def test_streaming_in_small_chunks_changes_nothing(monkeypatch, data, fitted):
+    X, y = data
+    whole = fitted.predict_distribution(X)
+    monkeypatch.setattr("deepwishart.predict._KEEP_ELEMENTS", 0)
+    monkeypatch.setattr("deepwishart.predict._BLOCK_ELEMENTS", 7 * 12 * 10)
+    streamed = fitted.predict_distribution(X)
+    assert [mean.shape[1] for mean, _ in streamed.components()] == [7] * 8 + [4]
+    np.testing.assert_allclose(streamed.mean, whole.mean, rtol=1e-10)
+    np.testing.assert_allclose(streamed.stddev, whole.stddev, rtol=1e-9)
+    np.testing.assert_allclose(streamed.log_prob(y), whole.log_prob(y), rtol=1e-8)
+    np.testing.assert_allclose(streamed.quantile(0.3), whole.quantile(0.3), rtol=1e-10)
+
+
+def test_intervals_are_quantiles_and_quantiles_invert_the_distribution(data, fitted):
+    X, _ = data
+    lower, upper = fitted.predict_interval(X, coverage=0.5)
+    quantiles = fitted.predict_quantiles(X, [0.25, 0.5, 0.75])
+    assert quantiles.shape == (60, 3)
+    np.testing.assert_array_equal(quantiles[:, 0], lower)
+    np.testing.assert_array_equal(quantiles[:, 2], upper)
+    np.testing.assert_array_equal(fitted.predict_quantiles(X, 0.5), quantiles[:, 1])
+    cdf = fitted.predict_distribution(X).cdf(upper)
+    np.testing.assert_allclose(cdf, 0.75, atol=1e-10)
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.0, -1, 90])
+def test_coverage_outside_zero_and_one(coverage, data, fitted):
+    with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1"):
+        fitted.predict_interval(data[0], coverage)
+
+
+def test_quantiles_outside_zero_and_one(data, fitted):
+    with pytest.raises(ValueError, match=r"strictly between 0 and 1, got \[0.5, 1.5\]"):
+        fitted.predict_quantiles(data[0], [0.5, 1.5])
+
+
+def test_samples_have_the_moments_of_the_prediction(data, fitted):
+    X = data[0][:3]
+    samples = fitted.sample_y(X, 20_000, random_state=3)
+    assert samples.shape == (3, 20_000)
+    mean, std = fitted.predict(X, return_std=True)
+    assert (np.abs(samples.mean(1) - mean) < 4 * std / math.sqrt(20_000)).all()
+    np.testing.assert_allclose(samples.std(1), std, rtol=0.03)
+
+
+def test_samples_repeat_unless_seeded_otherwise(data, fitted):
+    X = data[0]
+    np.testing.assert_array_equal(fitted.sample_y(X, 2), fitted.sample_y(X, 2))
+    different = fitted.sample_y(X, 2, random_state=1)
+    assert (different != fitted.sample_y(X, 2)).all()
+    np.testing.assert_array_equal(different, fitted.sample_y(X, 2, random_state=1))
+    with pytest.raises(ValueError, match="n_samples must be an integer of at least 1, got 0"):
+        fitted.sample_y(X, 0)
+
+
+def test_sampling_noise_is_not_the_noise_of_the_posterior(make, data):
+    """The same seed for fit and for samples: their streams must still differ."""
+    X, y = data
+    regressor = make(random_state=5, n_predict_samples=1).fit(X, y)
+    mean, std = regressor.predict(X, return_std=True)
+    noise = [(regressor.sample_y(X, 1, seed)[:, 0] - mean) / std for seed in (None, 5)]
+    for draw in noise:
+        stream = torch.Generator().manual_seed(regressor.seed_)
+        repeated = torch.randn(60, generator=stream, dtype=torch.float64).numpy()
+        assert abs(np.corrcoef(draw, repeated)[0, 1]) < 0.5
+
+
+def test_units_of_the_data_are_units_of_the_answer(make, data):
+    """Powers of two standardise to the same numbers, so every answer must scale exactly."""
+    X, y = data
+    plain = make().fit(X, y)
+    scaled = make().fit(X * 2.0**-9, y * 2.0**20)
+    shrunk = X * 2.0**-9
+    for ours, theirs in zip(
+        plain.predict(X, return_std=True), scaled.predict(shrunk, return_std=True), strict=True
+    ):
+        np.testing.assert_array_equal(ours * 2.0**20, theirs)
+    np.testing.assert_allclose(
+        scaled.log_prob(shrunk, y * 2.0**20), plain.log_prob(X, y) - 20 * math.log(2), rtol=1e-12
+    )
+    assert scaled.elbo_ == plain.elbo_
+
+
+def test_log_prob_is_the_density_of_the_mixture(data, fitted):
+    X, y = data
+    ((mean, std),) = fitted.predict_distribution(X).components()
+    density = np.exp(-0.5 * ((y - mean[..., 0]) / std[..., 0]) ** 2) / std[..., 0]
+    expected = np.log(density.mean(0) / math.sqrt(2 * math.pi))
+    np.testing.assert_allclose(fitted.log_prob(X, y), expected, rtol=1e-9)
+
+
+def test_several_target_columns(make, data):
+    X, y = data
+    Y = np.column_stack([y, 1e3 * X[:, 0] - 7, np.cos(X[:, 1])])
+    regressor = make(max_iter=40).fit(X, Y)
+    mean, std = regressor.predict(X, return_std=True)
+    assert mean.shape == std.shape == (60, 3) and regressor.n_outputs_ == 3
+    assert regressor.score(X, Y) > 0.9
+    assert (std[:, 1] > 10 * std[:, 2]).all()
+    assert regressor.predict_quantiles(X, [0.1, 0.9]).shape == (60, 3, 2)
+    assert regressor.predict_interval(X)[0].shape == (60, 3)
+    assert regressor.sample_y(X, 4).shape == (60, 3, 4)
+    assert regressor.log_prob(X, Y).shape == (60,)
+
+
+def test_one_target_column_keeps_its_shape(make, data):
+    X, y = data
+    table, vector = make().fit(X, y[:, None]), make().fit(X, y)
+    assert table.predict(X).shape == (60, 1)
+    np.testing.assert_array_equal(table.predict(X)[:, 0], vector.predict(X))
+    np.testing.assert_array_equal(table.log_prob(X, y), vector.log_prob(X, y[:, None]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_both_dtypes(dtype, make, data):
+    X, y = data
+    regressor = make(dtype=dtype, max_iter=40).fit(X, y)
+    assert regressor.model_.dtype == getattr(torch, dtype)
+    assert regressor.predict(X).dtype == np.float64
+    assert regressor.score(X, y) > 0.9
+
+
+def test_unfitted(make, data):
+    for method in ("predict", "predict_interval", "sample_y", "predict_distribution"):
+        with pytest.raises(NotFittedError):
+            getattr(make(), method)(data[0])
+
+
+def test_a_kernel_object_is_copied_not_trained(make, data):
+    kernel = dw.kernels.Matern52()
+    before = {name: value.clone() for name, value in kernel.state_dict().items()}
+    regressor = make(kernel=kernel, max_iter=20).fit(*data)
+    assert regressor.score(*data) > 0.8
+    for name, value in kernel.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+# ---- what fit leaves behind ---------------------------------------------------------------------
+
+
+def test_attributes(data, fitted):
+    assert fitted.n_iter_ == len(fitted.history_) == 30
+    assert fitted.history_.stopped_by == "max_iter"
+    assert fitted.n_inducing_ == 12
+    assert fitted.n_features_in_ == 2
+    assert isinstance(fitted.model_, dw.DeepKernelProcess)
+    assert not hasattr(fitted, "feature_names_in_")
+
+
+def test_elbo_is_that_of_the_trained_model_per_point(make, data):
+    """Depth one needs no sampling: the bound can be computed outside."""
+    X, y = data
+    regressor = make(depth=1, max_iter=30).fit(X, y)
+    standard = [torch.as_tensor((v - v.mean(0)) / v.std(0)) for v in (X, y)]
+    expected = dw.elbo(regressor.model_, *standard, num_data=60, num_samples=1)
+    assert regressor.elbo_ == pytest.approx(expected.item(), rel=1e-9)
+
+
+def test_elbo_is_the_same_in_chunks(monkeypatch, make, data):
+    whole = make(depth=1).fit(*data).elbo_
+    monkeypatch.setattr("deepwishart.estimators.fitting._BLOCK_ELEMENTS", 7 * 12 * 10)
+    assert make(depth=1).fit(*data).elbo_ == pytest.approx(whole, rel=1e-10)
+
+
+def test_fewer_rows_than_inducing_points(make, data, capsys):
+    X, y = data
+    X, y = np.concatenate([X[:5], X[:5]]), np.concatenate([y[:5], y[:5]])
+    regressor = make(n_inducing=8).fit(X, y)
+    assert regressor.n_inducing_ == 5 and regressor.n_inducing == 8
+    assert capsys.readouterr().err == ""
+    make(n_inducing=8, verbose=1).fit(X, y)
+    assert "Using 5 inducing points instead of n_inducing=8" in capsys.readouterr().err
+
+
+# ---- data frames --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_data_frames(frame, make, data):
+    X, y = data
+    mixed = {
+        "size": X[:, 0],
+        "rooms": np.arange(60) % 4,
+        "garden": X[:, 1] > 0,
+        "age": X[:, 1].astype(np.float32),
+    }
+    table = frame(mixed)
+    regressor = make().fit(table, frame({"price": y}))
+    assert list(regressor.feature_names_in_) == list(mixed)
+    plain = make().fit(np.column_stack([v.astype(float) for v in mixed.values()]), y)
+    np.testing.assert_array_equal(regressor.predict(table)[:, 0], plain.predict(table.to_numpy()))
+
+
+@pytest.mark.parametrize("series", [pd.Series, pl.Series])
+def test_series_as_target(series, make, data):
+    X, y = data
+    assert make().fit(X, series(y)).predict(X).shape == (60,)
+
+
+def test_tensors_and_lists(make, data):
+    X, y = data
+    expected = make().fit(X, y).predict(X)
+    tensors = make().fit(torch.as_tensor(X), torch.as_tensor(y))
+    np.testing.assert_array_equal(tensors.predict(torch.as_tensor(X)), expected)
+    np.testing.assert_array_equal(make().fit(X.tolist(), y.tolist()).predict(X), expected)
+
+
+# ---- scikit-learn -------------------------------------------------------------------------------
+
+
+def test_pipeline_grid_search_and_cross_validation(make, data):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False), make())
+    scores = cross_val_score(pipeline, X, y, cv=2)
+    assert scores.shape == (2,) and (scores > 0.5).all()
+    search = GridSearchCV(
+        make(), {"depth": [1, 2], "kernel": ["squared_exponential", "linear"]}, cv=2
+    ).fit(X, y)
+    assert search.best_params_["depth"] in (1, 2)
+    assert search.best_estimator_.predict(X).shape == (60,)
+
+
+def test_clone_keeps_parameters_and_drops_the_fit(make, fitted):
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not hasattr(copy, "model_")
+
+
+def test_pickle(data, fitted):
+    X, _ = data
+    loaded = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+    assert loaded.history_.elbo == fitted.history_.elbo
+
+
+def test_parameters_are_stored_untouched():
+    parameters = {"depth": np.int64(3), "learning_rate": 1, "batch_size": None, "dtype": "no such"}
+    regressor = DeepKernelRegressor(**parameters)
+    for name, value in parameters.items():
+        assert getattr(regressor, name) is value
