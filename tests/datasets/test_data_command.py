@@ -1,0 +1,96 @@
+"""``deepwishart data list | download | verify``."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from deepwishart.cli import app
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["data", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def _named_folder(folder, monkeypatch):
+    monkeypatch.setenv("DEEPWISHART_DATA", str(folder))
+
+
+@pytest.mark.usefixtures("_named_folder")
+def test_verify_of_what_is_intact(folder):
+    code, out, err = call("verify", "yacht")
+    assert (code, err) == (0, "")
+    assert f"8 files are complete and intact in {folder}" in out
+
+
+@pytest.mark.usefixtures("_named_folder")
+def test_verify_names_every_bad_file(folder):
+    (folder / "UCI_Datasets/yacht/data/data.txt").write_text("1 2 3")
+    (folder / "UCI_Datasets/yacht/data/n_splits.txt").unlink()
+    code, out, err = call("verify", "yacht")
+    assert code == 2
+    assert "yacht/data/data.txt is truncated (5 of" in out
+    assert "yacht/data/n_splits.txt is missing" in out
+    assert "2 of 8 files are not as published" in err and "unset DEEPWISHART_DATA" in err
+
+
+@pytest.mark.usefixtures("_named_folder")
+def test_download_only_checks_a_named_folder(folder, server, monkeypatch):
+    monkeypatch.setenv("DEEPWISHART_DATA_URL", server.url)
+    assert call("download", "yacht")[0] == 0
+    (folder / "UCI_Datasets/yacht/data/data.txt").unlink()
+    code, _, err = call("download", "yacht")
+    assert code == 2 and "data.txt is missing" in err
+    assert server.requests == []
+
+
+def test_download_refuses_what_is_not_published(server, monkeypatch, tmp_path):
+    """The server has files of the right names, but not those of the shipped registry."""
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    monkeypatch.setenv("DEEPWISHART_DATA_URL", server.url)
+    code, _, err = call("download", "yacht", "--to", str(tmp_path))
+    assert code == 2
+    assert "UCI_Datasets/yacht/data/" in err and err.count("\n") == 1
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_verify_of_an_empty_folder(tmp_path):
+    code, out, err = call("verify", "boston", "--folder", str(tmp_path))
+    assert code == 2
+    assert out.count("is missing") == 44
+    assert "deepwishart data download" in err
+
+
+def test_list_shows_the_published_sizes(tmp_path, monkeypatch):
+    monkeypatch.setenv("DEEPWISHART_DATA", str(tmp_path))
+    code, out, _ = call("list")
+    assert code == 0
+    rows = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.strip()}
+    assert rows["protein"] == ["45730", "9", "5"] and rows["boston"] == ["506", "13", "20"]
+    assert "44 missing or damaged" in out and str(tmp_path) in out.replace("\n", "")
+
+
+@pytest.mark.usefixtures("_named_folder")
+def test_list_with_a_registry_of_its_own():
+    code, out, _ = call("list")
+    states = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert code == 0 and "complete" in states["yacht"] and "not listed" in states["boston"]
+    assert call("verify", "boston")[0] == 2
+
+
+def test_an_unknown_name():
+    code, _, err = call("verify", "bosten")
+    assert code == 2 and "Did you mean 'boston'?" in err
+
+
+def test_data_commands_do_not_need_torch(tmp_path):
+    code = "import sys; from deepwishart.cli import app\n"
+    code += "try: app(['data', 'list'])\nexcept SystemExit: print('torch' in sys.modules)"
+    environment = {"PYTHONPATH": ":".join(sys.path), "DEEPWISHART_DATA": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("False\n")
