@@ -72,6 +72,23 @@ def test_cholesky_gradients(size, use):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_many_rows_in_pieces(batch, monkeypatch):
+    monkeypatch.setattr(linalg, "_CACHED_ROWS", 8)
+    inputs = [
+        0.1 * normal(*batch, 7, 7, seed=1).tril(),
+        normal(*batch, 7, 3, seed=2),
+        normal(*batch, 30, 3, seed=3),
+        torch.tensor(1.5, dtype=torch.float64),
+        torch.tensor(0.3, dtype=torch.float64),
+        normal(*batch, 7, 2, seed=4),
+    ]
+    fused = values_and_gradients(gaussian_condition, inputs, plain=False)
+    plain = values_and_gradients(gaussian_condition, inputs, plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
 def test_gaussian_condition_passes_gradcheck():
     inputs = [
         0.2 * normal(2, 4, 4, seed=1),

@@ -9,7 +9,7 @@ selects ordinary autograd through :mod:`torch.linalg`, which tests use as the re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -35,6 +35,7 @@ __all__ = [
 
 LARGEST_JITTER = 1e-2
 _GROWTH = 10.0
+_CACHED_ROWS = 1024
 
 
 class CholeskyError(ArithmeticError):
@@ -239,13 +240,26 @@ def condition(
         projected = projection @ cross
         mean, squares = projected.mT @ weights, projected.square().sum(-2)
     else:
-        flat = _fused_condition(projection, cross, weights)
-        mean, squares = (part.reshape(*diagonal.shape[:-1], *part.shape[1:]) for part in flat)
+        flat = [_fused_condition(projection, piece, weights) for piece in _row_pieces(cross)]
+        mean, squares = (
+            torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+            for parts in zip(*flat, strict=True)
+        )
+        mean, squares = (
+            part.reshape(*diagonal.shape[:-1], *part.shape[1:]) for part in (mean, squares)
+        )
     if shared:
         mean = mean.reshape(-1, *batch, width).movedim(0, -2)
     variance = diagonal - squares
     floor = torch.finfo(variance.dtype).eps * diagonal.detach()
     return mean, torch.maximum(variance, floor)
+
+
+def _row_pieces(cross: Tensor | GaussianKernel) -> list[Tensor] | list[GaussianKernel]:
+    """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
+    if isinstance(cross, Tensor):
+        return list(cross.split(_CACHED_ROWS, dim=-1))
+    return [replace(cross, right=part) for part in cross.right.split(_CACHED_ROWS, dim=-2)]
 
 
 def _fused_condition(
