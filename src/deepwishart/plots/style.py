@@ -1,0 +1,62 @@
+"""What all pictures share: colours, sizes, frames."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+__all__ = ["GREY", "MAP", "as_array", "colours", "new_figure", "shades", "tidy"]
+
+# Okabe and Ito (2008), dark ones first; yellow is left out, it does not show on white.
+_OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+GREY = "#767676"
+MAP = "viridis"
+_TEXT, _SMALL = 10.0, 9.0
+
+
+def colours(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each name with its colour, the same in every picture for the same order.
+
+    >>> list(colours(["dwp", "dgp"]))
+    [('dwp', '#0072B2'), ('dgp', '#D55E00')]
+    """
+    return zip(names, itertools.cycle(_OKABE_ITO), strict=False)
+
+
+def shades(count: int) -> list[tuple[float, ...]]:
+    """Colours for many lines of one kind, dark to light, none too light to show on white.
+
+    >>> len(shades(12))
+    12
+    """
+    return [tuple(colour) for colour in colormaps[MAP](np.linspace(0.0, 0.85, count))]
+
+
+def as_array(values: Any) -> np.ndarray:
+    """A tensor on any device, an array or a list, as an array of doubles."""
+    plain = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    return np.asarray(plain, dtype=np.float64)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of the given size in inches, laid out so that labels do not overlap."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def tidy(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "", **more: Any) -> Axes:
+    """Labels in the house's sizes, and only the two frame lines that carry ticks."""
+    axes.set_title(title, fontsize=_TEXT, loc="left")
+    axes.set_xlabel(xlabel, fontsize=_TEXT)
+    axes.set_ylabel(ylabel, fontsize=_TEXT)
+    axes.tick_params(labelsize=_SMALL)
+    axes.spines[["top", "right"]].set_visible(False)
+    if more:
+        axes.set(**more)
+    return axes

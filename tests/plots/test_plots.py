@@ -1,0 +1,121 @@
+"""Figures show what they are given, with labelled axes and room for every text."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+import deepwishart as dw
+from deepwishart import plots
+from deepwishart.metrics import CalibrationCurve
+from deepwishart.training import History
+
+
+def make_history(level: float) -> History:
+    history = History()
+    for step in range(200):
+        elbo = level - 5.0 / (step + 1)
+        history.append(step, elbo, min(1.0, step / 20), 1e-2, 0.5, 0.01 * step)
+    return history
+
+
+def make_training_curves() -> Figure:
+    return plots.training_curves({"first": make_history(-1.0), "second": make_history(-2.0)})
+
+
+def make_predictions() -> Figure:
+    centre = np.linspace(3, 1, 30)
+    models = {name: (centre, centre - 1, centre + 1) for name in ("first", "second")}
+    return plots.predictions(models, centre + np.tile([0.5, -0.5, 2.0], 10), target="price (EUR)")
+
+
+def make_calibration() -> Figure:
+    levels = np.linspace(0.1, 0.9, 9)
+    curves = {name: CalibrationCurve(levels, levels**2) for name in ("first", "second")}
+    return plots.calibration(curves, num_rows=40)
+
+
+def make_gram_matrices() -> Figure:
+    target = np.array([3.0, 1.0, 2.0])
+    gram = np.exp(-np.square(target[:, None] - target))
+    grams = {name: {"layer 1": gram, "layer 2": gram**2} for name in ("first", "second")}
+    return plots.gram_matrices(grams, target)
+
+
+ALL = [make_training_curves, make_predictions, make_calibration, make_gram_matrices]
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_texts_do_not_overlap_and_stay_inside(make):
+    figure = make()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    texts = [text for axes in figure.axes for text in (axes.title, axes._left_title)]
+    texts += [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    texts += [text for text in (figure._supxlabel, figure._supylabel) if text is not None]
+    shown = [text for text in texts if text.get_visible() and text.get_text().strip()]
+    boxes = [text.get_window_extent(renderer) for text in shown]
+    assert len(boxes) > 5
+    width, height = canvas.get_width_height()
+    for index, box in enumerate(boxes):
+        assert box.x0 > -1 and box.y0 > -1 and box.x1 < width + 1 and box.y1 < height + 1
+        for other in boxes[index + 1 :]:
+            overlap = min(box.x1, other.x1) - max(box.x0, other.x0)
+            assert overlap < 1 or min(box.y1, other.y1) - max(box.y0, other.y0) < 1
+
+
+@pytest.mark.parametrize("make", ALL[:3])
+def test_axes_are_labelled(make):
+    labels = [(axes.get_xlabel(), axes.get_ylabel()) for axes in make().axes]
+    assert all(x for x, _ in labels)
+    assert labels[0][1]
+
+
+def test_training_curves_leave_annealing_out_of_the_range():
+    bound = make_training_curves().axes[0]
+    low, high = bound.get_ylim()
+    assert low > -2.6 and -1.0 < high < -0.8
+
+
+def test_predictions_are_sorted_and_count_hits():
+    axes = make_predictions().axes[0]
+    centre = axes.lines[0].get_ydata()
+    assert (np.diff(centre) >= 0).all()
+    assert "67% of rows inside" in axes.get_title(loc="left")
+    assert [len(line.get_xdata()) for line in axes.lines[1:]] == [20, 10]
+
+
+def test_calibration_shows_the_curves():
+    drawn = {line.get_label(): line.get_ydata() for line in make_calibration().axes[0].lines}
+    np.testing.assert_allclose(drawn["second"], np.linspace(0.1, 0.9, 9) ** 2)
+
+
+def test_gram_matrices_are_ordered_by_the_target():
+    image = make_gram_matrices().axes[0].images[0].get_array()
+    assert image[0, 1] > image[0, 2] and image[2, 1] > image[2, 0]
+    np.testing.assert_allclose(image[0, 2], np.exp(-4.0))
+
+
+@pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
+def test_layer_grams_are_gram_matrices(process):
+    """Also where a layer is as wide as there are rows."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(9, 9, dtype=torch.float64, generator=generator)
+    model = dw.build(process, X, X[:, 0], depth=3, num_inducing=5)
+    grams = plots.layer_grams(model, X, num_samples=3, generator=generator)
+    assert list(grams) == ["input kernel", "layer 1", "layer 2", "output kernel"]
+    for gram in grams.values():
+        assert gram.shape == (9, 9)
+        np.testing.assert_allclose(gram, gram.T, atol=1e-12)
+        assert np.linalg.eigvalsh(gram).min() > -1e-8
+
+
+def test_layer_grams_need_a_hidden_layer():
+    X = torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="depth 1"):
+        plots.layer_grams(dw.build("dwp", X, X[:, 0], depth=1, num_inducing=4), X)
