@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest docs format clean distclean
+.PHONY: help install demo results test lint types pytest docs format clean distclean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -28,8 +28,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## make the environment in .venv
 
-demo: $(STAMP)  ## fit a deep Wishart process to the diabetes data
-	$(BIN)/python examples/demo_diabetes.py
+demo: $(STAMP)  ## compare two models on the diabetes data: build/demo/index.html, about two minutes
+	$(BIN)/deepwishart demo --out build/demo
+
+results: $(STAMP)  ## report on the runs in results/, beside the paper's numbers
+	$(BIN)/deepwishart uci report results --out results/report
 
 test: lint types pytest docs  ## everything that has to pass: lint, types, tests, documentation
 

@@ -1,7 +1,9 @@
 """The code in README.md and CONTRIBUTING.md runs as printed, and the model in it learns."""
 
+import contextlib
 import re
 import textwrap
+from collections.abc import Iterator
 from math import log, pi
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,16 @@ def run_python_blocks(text: str, filename: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def names() -> dict[str, Any]:
-    return run_python_blocks(README, "README.md")
+def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with contextlib.chdir(tmp_path_factory.mktemp("readme")):
+        yield run_python_blocks(README, "README.md")
+
+
+def test_readme_regressor_covers_what_it_says(names):
+    inside = (names["lower"] <= names["y_test"]) & (names["y_test"] <= names["upper"])
+    assert 0.75 < inside.mean() <= 1
+    again = names["DeepKernelRegressor"].load("diabetes-model")
+    assert (again.predict(names["X_test"]) == names["mean"]).all()
 
 
 def test_readme_code_predicts_better_than_the_prior_guess(names):
@@ -45,7 +55,7 @@ def test_readme_shapes(names):
     num_new = len(names["X_new"])
     assert names["prediction"].mean.shape[0] == num_new
     assert names["functions"].shape[:2] == (3, num_new)
-    assert (names["upper"] > names["prediction"].mean).all()
+    assert (names["high"] > names["prediction"].mean).all()
 
 
 def test_contributing_code_runs():

@@ -1,27 +1,80 @@
 """Deep kernel processes you can use: deep Wishart processes, and the deep GPs they equal."""
 
-from deepwishart import distributions, kernels, layers, likelihoods, linalg
-from deepwishart.blocks import Blocks, Features
-from deepwishart.models import DeepKernelProcess, build, sample_prior
-from deepwishart.noise import Noise
-from deepwishart.objectives import elbo, importance_weighted_bound
-from deepwishart.predict import Predictive
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Blocks",
     "DeepKernelProcess",
+    "DeepKernelRegressor",
     "Features",
     "Noise",
     "Predictive",
     "build",
+    "datasets",
     "distributions",
     "elbo",
+    "estimators",
     "importance_weighted_bound",
     "kernels",
     "layers",
     "likelihoods",
     "linalg",
+    "metrics",
+    "plots",
     "sample_prior",
+    "training",
 ]
+
+if TYPE_CHECKING:
+    from deepwishart import (
+        datasets,
+        distributions,
+        estimators,
+        kernels,
+        layers,
+        likelihoods,
+        linalg,
+        metrics,
+        plots,
+        training,
+    )
+    from deepwishart.blocks import Blocks, Features
+    from deepwishart.estimators import DeepKernelRegressor
+    from deepwishart.models import DeepKernelProcess, sample_prior
+    from deepwishart.models.build import build
+    from deepwishart.noise import Noise
+    from deepwishart.objectives import elbo, importance_weighted_bound
+    from deepwishart.predict import Predictive
+else:
+    # Importing torch takes seconds, and `deepwishart --help` has no use for it: names are looked
+    # up on first use (PEP 562).
+    _HOMES = {
+        "Blocks": "blocks",
+        "DeepKernelProcess": "models",
+        "DeepKernelRegressor": "estimators",
+        "Features": "blocks",
+        "Noise": "noise",
+        "Predictive": "predict",
+        "build": "models",
+        "elbo": "objectives",
+        "importance_weighted_bound": "objectives",
+        "sample_prior": "models",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        elif name in __all__:
+            value = importlib.import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,0 +1,65 @@
+"""The command line, ``deepwishart``.
+
+One file per command holds its options and nothing that is slow to import; the work is in modules
+that a command imports when it runs. Exit codes are described in :mod:`deepwishart.cli.errors`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deepwishart import __version__
+from deepwishart.cli.data import data_app
+from deepwishart.cli.demo import demo
+from deepwishart.cli.errors import FriendlyGroup
+from deepwishart.cli.fit import fit, fit_command
+from deepwishart.cli.info import info
+from deepwishart.cli.predict import predict, predict_command
+from deepwishart.cli.report import report
+from deepwishart.cli.toy import toy
+from deepwishart.cli.uci import uci_app
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="deepwishart",
+    cls=FriendlyGroup,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(demo)
+app.command(cls=fit_command)(fit)
+app.command(cls=predict_command)(predict)
+app.command()(info)
+app.command()(toy)
+uci_app.command()(report)
+app.add_typer(data_app, name="data")
+app.add_typer(uci_app, name="uci")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"deepwishart {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Bayesian deep kernel regression: fit a model to a table, predict with error bars.
+
+    Exit codes: 0 success; 1 training failed, and the message says where the last good state is;
+    2 wrong usage or bad input; 130 interrupted.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

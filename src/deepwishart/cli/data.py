@@ -1,0 +1,108 @@
+"""``deepwishart data``: the UCI data sets of the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deepwishart.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from deepwishart.datasets import Source
+
+__all__ = ["data_app"]
+
+data_app = typer.Typer(help="List, download and verify the UCI data sets.", no_args_is_help=True)
+
+_Names = Annotated[
+    list[str] | None, typer.Argument(help="Data sets; all of them if none is named.")
+]
+_Folder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder that holds UCI_Datasets; DEEPWISHART_DATA or the cache folder by default."
+    ),
+]
+
+
+@data_app.command("list")
+def list_datasets() -> None:
+    """Show the data sets, and whether their files are here and intact."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from deepwishart import datasets
+
+    source = datasets.Source.find()
+    table = Table("data set", box=None, pad_edge=False)
+    for heading in ("rows", "features", "splits"):
+        table.add_column(heading, justify="right")
+    table.add_column("files")
+    for entry in datasets.CATALOGUE.values():
+        numbers = (str(n) for n in (entry.num_rows, entry.num_features, entry.num_splits))
+        paths = source.paths(entry.path(""))
+        faults = sum(source.fault(path) is not None for path in paths)
+        state = f"{faults} missing or damaged" if faults else "complete" if paths else "not listed"
+        table.add_row(entry.name, *numbers, state)
+    console = Console()
+    console.print(table)
+    console.print(f"in {source.folder}", highlight=False, soft_wrap=True)
+
+
+@data_app.command()
+def download(
+    names: _Names = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Folder to download to, to be named in DEEPWISHART_DATA later."),
+    ] = None,
+) -> None:
+    """Download data sets and check every file against its published checksum.
+
+    Files that are here and intact are not downloaded again. Where DEEPWISHART_DATA names a folder,
+    and --to does not, files are only checked.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from deepwishart import datasets
+
+    source = datasets.Source.find(to)
+    paths = _paths(source, names)
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("downloading", total=len(paths))
+        source.fetch(paths, lambda path: progress.advance(task))
+    print(f"{len(paths)} files are complete and intact in {source.folder}")
+
+
+@data_app.command()
+def verify(names: _Names = None, folder: _Folder = None) -> None:
+    """Compare every file with its published checksum, without using the network."""
+    from deepwishart import datasets
+
+    source = datasets.Source.find(folder)
+    paths = _paths(source, names)
+    faults = {path: fault for path in paths if (fault := source.fault(path)) is not None}
+    for path, fault in faults.items():
+        print(f"{path} {fault}")
+    if faults:
+        path, fault = next(iter(faults.items()))
+        raise CommandError(
+            f"{len(faults)} of {len(paths)} files are not as published. "
+            f"{source.advice(path, fault)}"
+        )
+    print(f"{len(paths)} files are complete and intact in {source.folder}")
+
+
+def _paths(source: Source, names: list[str] | None) -> list[str]:
+    """All registered files of some data sets."""
+    from deepwishart.datasets import catalogue
+
+    entries = [catalogue.entry(name) for name in names or catalogue.names()]
+    paths = [path for entry in entries for path in source.paths(entry.path(""))]
+    if not paths:
+        raise CommandError(f"The registry in {source.folder} lists no files of these data sets.")
+    return paths

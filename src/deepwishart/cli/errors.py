@@ -1,0 +1,115 @@
+"""Errors as a command line shows them: one line on standard error and an exit code.
+
+====  ==========================================================================================
+0     success
+1     training failed; the message says where the last good state is
+2     wrong usage or bad input
+130   interrupted with Ctrl-C
+====  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from typer.core import TyperGroup
+
+__all__ = [
+    "BAD_INPUT",
+    "FAILURE",
+    "INTERRUPTED",
+    "CommandError",
+    "FriendlyGroup",
+    "note",
+    "plain_warnings",
+]
+
+FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+
+class CommandError(Exception):
+    """Ends a command with a message and an exit code.
+
+    Args:
+        message: for the person at the terminal.
+        exit_code: see the module's description.
+    """
+
+    def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class FriendlyGroup(TyperGroup):
+    """Commands whose expected errors come out as one line.
+
+    Expected are wrong usage, :class:`CommandError`, ``ValueError`` (what the library raises for
+    arguments and data that cannot be used) and ``OSError``. Anything else is a bug, and keeps its
+    traceback, as do all errors when the environment variable ``DEEPWISHART_TRACEBACK`` is set.
+    """
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        usual = functools.partial(
+            super().main, args, prog_name, complete_var, windows_expand_args=windows_expand_args
+        )
+        if not standalone_mode or os.environ.get("DEEPWISHART_TRACEBACK"):
+            return usual(standalone_mode=standalone_mode, **extra)
+        try:
+            result = usual(standalone_mode=False, **extra)
+        except CommandError as error:
+            _leave(str(error), error.exit_code)
+        except (ValueError, OSError) as error:
+            _leave(str(error), BAD_INPUT)
+        except Exception as error:
+            # The parser's own errors; their class belongs to whichever click typer brings along.
+            if not hasattr(error, "format_message"):
+                raise
+            context = getattr(error, "ctx", None)
+            path = context.command_path if context is not None else "deepwishart"
+            _leave(f"{error.format_message()} See '{path} --help'.", BAD_INPUT)
+        if result == INTERRUPTED:
+            _leave("interrupted", INTERRUPTED)
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def note(message: str) -> None:
+    """One line on standard error."""
+    print(f"deepwishart: {' '.join(message.split())}", file=sys.stderr)
+
+
+@contextmanager
+def plain_warnings(ignore: str = r"(?!)") -> Iterator[None]:
+    """Warnings as one line each, without the place in the code they come from.
+
+    Args:
+        ignore: regular expression for the start of messages to keep silent about.
+    """
+
+    def show(message: Warning | str, *where: Any, **also: Any) -> None:
+        note(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.filterwarnings("ignore", message=ignore)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _leave(message: str, exit_code: int) -> NoReturn:
+    note(message)
+    sys.exit(exit_code)

@@ -1,0 +1,67 @@
+"""Options that take several values in a row, as in ``--quantiles 0.05 0.5 0.95``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from typer.core import TyperCommand
+
+__all__ = ["is_number", "is_word", "spread", "taking_lists"]
+
+Belongs = Callable[[str], bool]
+
+
+def is_word(token: str) -> bool:
+    """Anything but an option."""
+    return not token.startswith("-")
+
+
+def is_number(token: str) -> bool:
+    """A number, or several with commas between them.
+
+    >>> is_number("0.5"), is_number("0.05,0.95"), is_number("new.csv")
+    (True, True, False)
+    """
+    try:
+        return bool([float(part) for part in token.split(",")])
+    except ValueError:
+        return False
+
+
+def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:
+    """Repeat an option before each of its values, which is how the parser wants them.
+
+    Args:
+        tokens: command line after the name of the command.
+        options: for each option that takes a list, which of the following tokens belong to it.
+
+    >>> spread(["m", "--quantiles", "0.1", "0.9", "new.csv"], {"--quantiles": is_number})
+    ['m', '--quantiles', '0.1', '--quantiles', '0.9', 'new.csv']
+    >>> spread(["--depths", "2,3", "--out", "x"], {"--depths": is_number})
+    ['--depths', '2', '--depths', '3', '--out', 'x']
+    """
+    result: list[str] = []
+    rest = list(tokens)
+    while rest:
+        name, equals, value = rest[0].partition("=")
+        token = rest.pop(0)
+        if name not in options:
+            result.append(token)
+            continue
+        values = value.split(",") if equals else []
+        while rest and options[name](rest[0]):
+            values += rest.pop(0).split(",")
+        # An option without values stays, for the parser to complain about.
+        result += [part for one in values for part in (name, one)] or [name]
+    return result
+
+
+def taking_lists(options: Mapping[str, Belongs]) -> type[TyperCommand]:
+    """A command class, for ``@app.command(cls=...)``, whose given options take lists of values."""
+
+    class ListCommand(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, spread(args, options))
+
+    return ListCommand

@@ -1,0 +1,94 @@
+"""CSV and Parquet files, whole or in batches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+from polars.exceptions import NoDataError, PolarsError
+
+from deepwishart.tables.columns import TableError
+
+__all__ = ["read_table", "stream_table"]
+
+_SUFFIXES = {".csv": ",", ".tsv": "\t", ".parquet": ""}
+
+
+def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """A CSV (``.csv``), tab-separated (``.tsv``) or Parquet (``.parquet``) file, read whole.
+
+    The columns of a text file stay text: :class:`~deepwishart.tables.TableEncoder` decides what
+    they are, from all rows and in the same way for every file.
+
+    Raises:
+        TableError: no such file, of another kind, damaged, or without rows.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "t.csv").write_text("x,colour\\n1,red\\n2,blue\\n")
+    ...     read_table(Path(folder, "t.csv")).shape
+    (2, 2)
+    """
+    batches = list(stream_table(path))
+    return pl.concat(batches, rechunk=True)
+
+
+def stream_table(path: str | os.PathLike[str], batch_rows: int = 8192) -> Iterator[pl.DataFrame]:
+    """As :func:`read_table`, in batches of at most ``batch_rows`` rows and in order.
+
+    Memory does not grow with the length of the file.
+    """
+    file = Path(path)
+    lazy = _scan(file)
+    found = False
+    try:
+        for frame in lazy.collect_batches(chunk_size=batch_rows, maintain_order=True, lazy=True):
+            for batch in frame.iter_slices(batch_rows):
+                found = True
+                yield batch
+    except PolarsError as error:
+        raise _unreadable(file, error) from error
+    if not found:
+        raise TableError(f"{file} has column names but no rows.")
+
+
+def _scan(file: Path) -> pl.LazyFrame:
+    if not file.is_file():
+        kind = "is a directory" if file.is_dir() else "does not exist"
+        raise TableError(f"The data file {file} {kind}.")
+    separator = _SUFFIXES.get(file.suffix.lower())
+    if separator is None:
+        raise TableError(
+            f"{file} is of a kind that cannot be read; give a file whose name ends in "
+            f"{', '.join(_SUFFIXES)}."
+        )
+    if file.stat().st_size == 0:
+        raise TableError(f"{file} is empty.")
+    try:
+        if separator:
+            lazy = pl.scan_csv(file, separator=separator, infer_schema=False, glob=False)
+        else:
+            lazy = pl.scan_parquet(file, glob=False)
+        names = lazy.collect_schema().names()
+    except NoDataError as error:
+        raise TableError(f"{file} is empty.") from error
+    except (PolarsError, OSError) as error:
+        raise _unreadable(file, error) from error
+    _check_names(file, names)
+    return lazy
+
+
+def _check_names(file: Path, names: list[str]) -> None:
+    for name in names:
+        if (match := re.fullmatch(r"(.*)_duplicated_\d+", name)) and match[1] in names:
+            raise TableError(f"{file} has two columns named {match[1]!r}; rename one of them.")
+        if not name.strip():
+            raise TableError(f"Column {names.index(name) + 1} of {file} has no name; give it one.")
+
+
+def _unreadable(file: Path, error: Exception) -> TableError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+    return TableError(f"{file} cannot be read: {reason}.")

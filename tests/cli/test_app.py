@@ -1,0 +1,138 @@
+"""The command as a whole: help, version, errors, what it does not import."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+import deepwishart
+from deepwishart import kernels
+from deepwishart.cli import app
+from deepwishart.cli.errors import CommandError, FriendlyGroup
+from deepwishart.cli.fit import KERNELS
+from deepwishart.cli.lists import is_number, is_word, spread
+
+from .conftest import SOURCE, TINY, make_table, refused, run
+
+HEAVY = ["torch", "sklearn", "polars", "matplotlib", "numpy", "scipy"]
+COMMANDS = ["demo", "fit", "predict", "info", "data", "uci"]
+
+
+def test_help_imports_nothing_heavy():
+    """Half a second is not enough to import torch."""
+    code = f"""
+import json, sys
+from deepwishart.cli import app
+for arguments in [["--help"], ["--version"], *([name, "--help"] for name in {COMMANDS})]:
+    try:
+        app(arguments)
+    except SystemExit as end:
+        assert end.code == 0, arguments
+print("loaded:" + json.dumps([name for name in {HEAVY} if name in sys.modules]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout.rpartition("loaded:")[2]) == []
+
+
+def test_import_of_the_package_is_lazy_and_complete():
+    code = f"""
+import sys
+import deepwishart as dw
+assert not [name for name in {HEAVY} if name in sys.modules]
+from deepwishart import DeepKernelRegressor, build, kernels
+for name in dw.__all__:
+    assert name in dir(dw) and getattr(dw, name) is not None
+assert dw.kernels is kernels and dw.models.build is build
+from deepwishart import *
+try:
+    dw.bild
+except AttributeError as error:
+    assert "bild" in str(error)
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, check=True)
+
+
+def test_version():
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.output == f"deepwishart {deepwishart.__version__}\n"
+
+
+def test_no_command_shows_help():
+    result = run()
+    assert result.exit_code == 0
+    assert all(name in result.output for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fti"], ["'fti'", "'fit'"]),
+        (["fit"], ["TABLE", "deepwishart fit --help"]),
+        (["fit", "a.csv", "--out", "m"], ["--target"]),
+        (["fit", "a.csv", "--target", "y"], ["--out"]),
+        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "0"], ["--depth"]),
+        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "two"], ["--depth"]),
+        (["predict", "m"], ["TABLE"]),
+        (["predict", "m", "new.csv", "--quantiles", "--out", "p.csv"], ["--quantiles"]),
+        (["info", "m", "--yaml"], ["--yaml"]),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, words):
+    refused(run(*arguments), *words)
+
+
+def test_help_names_every_kernel():
+    assert tuple(KERNELS.split(", ")) == kernels.names()
+
+
+def test_unexpected_errors_keep_their_traceback(monkeypatch, model):
+    """A bug is not to be mistaken for bad input."""
+    monkeypatch.setattr("deepwishart.cli.describing.describe", lambda _: 1 / 0)
+    assert isinstance(run("info", model).exception, ZeroDivisionError)
+
+
+def test_traceback_on_demand(monkeypatch, tmp_path):
+    monkeypatch.setenv("DEEPWISHART_TRACEBACK", "1")
+    assert isinstance(run("info", tmp_path / "none").exception, CommandError)
+
+
+def test_all_groups_are_friendly():
+    assert app.info.cls is FriendlyGroup
+
+
+def test_spread_repeats_options():
+    options = {"--quantiles": is_number, "--names": is_word}
+    assert spread(["a", "--quantiles", "0.1", "0.9", "b"], options) == [
+        *["a", "--quantiles", "0.1", "--quantiles", "0.9", "b"]
+    ]
+    assert spread(["--quantiles=0.1,0.9"], options) == ["--quantiles", "0.1", "--quantiles", "0.9"]
+    assert spread(["--names", "a", "b", "-q"], options) == ["--names", "a", "--names", "b", "-q"]
+    assert spread(["--names", "--other"], options) == ["--names", "--other"]
+    assert spread(["--other=1"], options) == ["--other=1"]
+
+
+def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
+    text = (SOURCE.parent / "README.md").read_text(encoding="utf-8")
+    section = text.partition("## Command line")[2].partition("\n## ")[0]
+    commands = re.findall(r"(?m)^deepwishart (.*)$", section)
+    assert [command.split()[0] for command in commands] == ["fit", "predict", "info", "demo"]
+    make_table().drop("rent").write_csv(tmp_path / "houses.csv")
+    make_table().drop("rent", "price").write_csv(tmp_path / "new.csv")
+    monkeypatch.chdir(tmp_path)
+    for command, more in zip(commands, [TINY, [], [], ["--quick"]], strict=True):
+        result = run(*shlex.split(command), *more)
+        assert result.exit_code == 0, result.output
+    assert (tmp_path / "predictions.csv").read_text().startswith("mean,std,q0.05,q0.5,q0.95\n")
+    assert (tmp_path / "deepwishart-demo" / "index.html").exists()

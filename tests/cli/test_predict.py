@@ -1,0 +1,181 @@
+"""deepwishart predict."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deepwishart.cli.directory import ModelDirectory
+from deepwishart.estimators import DeepKernelRegressor
+
+from .conftest import TINY, make_table, refused, run
+
+
+@pytest.fixture
+def new(table, tmp_path):
+    path = tmp_path / "new.csv"
+    table.drop("price", "rent").head(20).write_csv(path)
+    return path
+
+
+def predict(model, data, *more):
+    out = data.parent / "out.csv"
+    result = run("predict", model, data, "--out", out, *more)
+    assert result.exit_code == 0, result.output
+    return pl.read_csv(out)
+
+
+def test_predictions_are_those_of_the_regressor(model, new):
+    saved = ModelDirectory(model).load()
+    distribution = saved.regressor.predict_distribution(saved.encoder.encode(pl.read_csv(new)))
+    found = predict(model, new, "--quantiles", "0.1", "0.75")
+    assert found.columns == ["mean", "std", "q0.1", "q0.75"]
+    np.testing.assert_allclose(found["mean"], distribution.mean, rtol=1e-12)
+    np.testing.assert_allclose(found["std"], distribution.stddev, rtol=1e-12)
+    np.testing.assert_allclose(found["q0.75"], distribution.quantile(0.75), rtol=1e-12)
+
+
+def test_default_quantiles_are_in_order(model, new):
+    found = predict(model, new)
+    assert found.columns == ["mean", "std", "q0.05", "q0.5", "q0.95"]
+    assert (found["q0.05"] < found["q0.5"]).all() and (found["q0.5"] < found["q0.95"]).all()
+
+
+def test_quantiles_before_the_arguments(model, new):
+    assert run("predict", "--quantiles", "0.1", "0.9", model, new).exit_code == 0
+
+
+def test_columns_in_any_order_with_others_between(model, new):
+    expected = predict(model, new)
+    shuffled = pl.read_csv(new).with_row_index("id").select("new", "id", "colour", "size", "x")
+    shuffled.write_csv(new)
+    assert predict(model, new).equals(expected)
+
+
+def test_parquet_in_and_out(model, new):
+    expected = predict(model, new)
+    pl.read_csv(new).write_parquet(new.with_suffix(".parquet"))
+    out = new.parent / "out.parquet"
+    assert run("predict", model, new.with_suffix(".parquet"), "--out", out).exit_code == 0
+    assert pl.read_parquet(out).equals(expected)
+
+
+def test_standard_output(model, new):
+    expected = predict(model, new)
+    result = run("predict", model, new)
+    assert pl.read_csv(result.stdout.encode()).equals(expected)
+
+
+def test_long_tables_are_read_in_batches(model, tmp_path, monkeypatch):
+    """More rows than a batch has: each predicted once, in order, as if it were alone."""
+    table = make_table(9000).drop("price", "rent")
+    table.write_csv(tmp_path / "long.csv")
+    sizes = []
+    whole = DeepKernelRegressor.predict_distribution
+
+    def counted(self, X):
+        sizes.append(len(X))
+        return whole(self, X)
+
+    monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", counted)
+    found = predict(model, tmp_path / "long.csv", "--quantiles", "0.5")
+    assert sum(sizes) == len(found) == 9000
+    assert max(sizes) <= 8192
+    table.tail(100).write_csv(tmp_path / "end.csv")
+    end = predict(model, tmp_path / "end.csv", "--quantiles", "0.5")
+    np.testing.assert_allclose(found.tail(100).to_numpy(), end.to_numpy(), rtol=1e-9)
+
+
+def test_missing_columns_are_all_named(model, new):
+    pl.read_csv(new).drop("size").rename({"colour": "color"}).write_csv(new)
+    refused(run("predict", model, new), "'size'", "'colour'")
+
+
+def test_unknown_category_is_named(model, new):
+    rows = pl.read_csv(new)
+    rows[7, "colour"] = "gren"
+    rows.write_csv(new)
+    refused(run("predict", model, new), "'colour'", "'gren'", "row 8", "Did you mean 'green'?")
+
+
+def test_missing_value_is_refused(model, new):
+    rows = pl.read_csv(new)
+    rows[3, "x"] = None
+    rows.write_csv(new)
+    out = new.parent / "out.csv"
+    refused(run("predict", model, new, "--out", out), "'x'", "row 4")
+    assert not out.exists()
+    assert [entry.name for entry in new.parent.iterdir()] == ["new.csv"]
+
+
+def test_text_where_numbers_were(model, new):
+    pl.DataFrame({"x": ["1,5"], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
+    refused(run("predict", model, new), "'x'", "'1,5'", "row 1")
+
+
+def test_infinitely_far_inputs(model, new):
+    pl.DataFrame({"x": [1e300], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
+    refused(run("predict", model, new), "'x'", "standard deviations")
+
+
+@pytest.mark.parametrize("level", ["0", "1", "-0.1", "nan"])
+def test_impossible_quantiles(model, new, level):
+    refused(run("predict", model, new, f"--quantiles={level}"), "--quantiles")
+
+
+def test_quantile_twice(model, new):
+    refused(run("predict", model, new, "--quantiles", "0.5", "0.50"), "twice")
+
+
+def test_bad_output(model, new, tmp_path):
+    before = new.read_text()
+    refused(run("predict", model, new, "--out", new), "the table itself")
+    refused(run("predict", model, new, "--out", tmp_path), "--out")
+    refused(run("predict", model, new, "--out", tmp_path / "p.xlsx"), ".parquet")
+    refused(run("predict", model, new, "--out", tmp_path / "none" / "p.csv"), "does not exist")
+    assert new.read_text() == before
+
+
+def test_bad_models(model, new, tmp_path):
+    refused(run("predict", tmp_path / "none", new), "no model")
+    refused(run("predict", tmp_path, new), "no saved model")
+    refused(run("predict", model, tmp_path / "none.csv"), "none.csv", "does not exist")
+
+
+def test_imputation_is_remembered(tmp_path):
+    table = make_table().drop("rent")
+    table = table.with_columns(
+        pl.when(pl.int_range(60) % 9 == 0).then(None).otherwise(pl.col("x")).alias("x"),
+        pl.when(pl.int_range(60) % 7 == 0).then(None).otherwise(pl.col("colour")).alias("colour"),
+    )
+    table.write_csv(tmp_path / "train.csv")
+    out = tmp_path / "m"
+    result = run(
+        *["fit", tmp_path / "train.csv", "--target", "price", "--out", out, "--holdout", "0"],
+        *["--impute", "median", *TINY],
+    )
+    assert result.exit_code == 0, result.output
+    median = table["x"].median()
+    mode = table["colour"].drop_nulls().mode().min()
+    (tmp_path / "gap.csv").write_text("x,size,colour,new\n,3,,true\n")
+    (tmp_path / "full.csv").write_text(f"x,size,colour,new\n{median!r},3,{mode},true\n")
+    assert predict(out, tmp_path / "gap.csv").equals(predict(out, tmp_path / "full.csv"))
+
+
+def test_model_saved_from_python(table, tmp_path):
+    regressor = DeepKernelRegressor(depth=1, n_inducing=8, max_iter=5, n_samples=1, random_state=0)
+    X = table.select("x", "size")
+    regressor.fit(X, table["price"].to_numpy()).save(tmp_path / "m")
+    table.select("size", "x").write_csv(tmp_path / "new.csv")
+    found = predict(tmp_path / "m", tmp_path / "new.csv")
+    np.testing.assert_allclose(found["mean"], regressor.predict(X), rtol=1e-12)
+    assert all(math.isfinite(value) for value in found["std"])
+    assert run("info", tmp_path / "m").exit_code == 0
+
+
+def test_model_without_names_is_refused(tmp_path):
+    regressor = DeepKernelRegressor(depth=1, n_inducing=4, max_iter=2, n_samples=1, random_state=0)
+    regressor.fit(np.arange(8.0)[:, None], np.arange(8.0)).save(tmp_path / "m")
+    (tmp_path / "new.csv").write_text("x\n1\n")
+    refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "names of its columns")
