@@ -100,6 +100,12 @@ def importance_weighted_bound(
 
     Returns:
         ``(num_replicates,)`` estimates whose mean is the bound.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 10, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> importance_weighted_bound(model, X, X.sin(), num_importance=8, num_replicates=3).shape
+    torch.Size([3])
     """
     rows: Any = model.scale_inputs(model.check_inputs(X))
     targets = model.check_targets(y, X.shape[0])

@@ -36,6 +36,14 @@ class Predictive:
         num_outputs: number of columns D.
         chunk_rows: rows per chunk.
         squeeze: drop the last dimension when D is 1.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> prediction = dw.build("dwp", X, X.sin(), num_inducing=5).predict(X, num_samples=30)
+    >>> prediction.mean.shape, prediction.log_prob(X.sin()).shape, prediction.sample(7).shape
+    (torch.Size([20]), torch.Size([20]), torch.Size([7, 20]))
+    >>> bool((prediction.quantile(0.05) < prediction.quantile(0.95)).all())
+    True
     """
 
     def __init__(
@@ -183,7 +191,14 @@ def _mixture_quantile(mean: Tensor, std: Tensor, level: Tensor) -> Tensor:
 def predict(
     model: DeepKernelProcess, X: Tensor, num_samples: int, generator: torch.Generator | None
 ) -> Predictive:
-    """See :meth:`deepwishart.models.DeepKernelProcess.predict`."""
+    """See :meth:`deepwishart.models.DeepKernelProcess.predict`.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), num_inducing=5)
+    >>> predict(model, X, num_samples=30, generator=None).stddev.shape
+    torch.Size([20])
+    """
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, got {num_samples}.")
     frozen = model.snapshot()
@@ -218,7 +233,11 @@ def predict(
 class FunctionSamples(NamedTuple):
     """Joint samples over rows: ``functions`` ``(S, N, D)``; ``layers`` holds, per hidden layer,
     features ``(S, N, width)`` or, for the deep inverse Wishart process, Gram matrices
-    ``(S, N, N)``."""
+    ``(S, N, N)``.
+
+    >>> FunctionSamples(torch.zeros(3, 20, 1), layers=[torch.zeros(3, 20, 2)]).layers[0].shape
+    torch.Size([3, 20, 2])
+    """
 
     functions: Tensor
     layers: list[Tensor]
@@ -228,7 +247,15 @@ class FunctionSamples(NamedTuple):
 def sample_functions(
     model: DeepKernelProcess, X: Tensor, num_samples: int, generator: torch.Generator | None
 ) -> FunctionSamples:
-    """See :meth:`deepwishart.models.DeepKernelProcess.sample_functions`."""
+    """See :meth:`deepwishart.models.DeepKernelProcess.sample_functions`.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, width=2, num_inducing=5)
+    >>> samples = sample_functions(model, X, num_samples=3, generator=None)
+    >>> samples.functions.shape, samples.layers[0].shape
+    (torch.Size([3, 20, 1]), torch.Size([3, 20, 2]))
+    """
     noise = Noise(num_samples, generator=generator, dtype=model.dtype, device=model.device)
     rows: Any = model.scale_inputs(X)
     states = model.sample_inducing(noise)

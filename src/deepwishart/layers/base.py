@@ -22,14 +22,24 @@ __all__ = ["GaussianRows", "GaussianState", "GramInducing", "GramRows", "Inducin
 
 
 class GramInducing(NamedTuple):
-    """Inducing points known by their Gram matrix only, ``(..., P, P)``."""
+    """Inducing points known by their Gram matrix only, ``(..., P, P)``.
+
+    >>> GramInducing(torch.eye(3)).gram.shape
+    torch.Size([3, 3])
+    """
 
     gram: Tensor
 
 
 class GramRows(NamedTuple):
     """Rows known by inner products: with the inducing points ``(..., P, N)``, and with themselves
-    (``(..., N)``, or ``(..., N, N)`` when rows are sampled jointly)."""
+    (``(..., N)``, or ``(..., N, N)`` when rows are sampled jointly).
+
+    >>> features, inducing = torch.ones(4, 2), torch.ones(3, 2)
+    >>> rows = GramRows(cross=inducing @ features.mT, diagonal=features.square().sum(-1))
+    >>> rows.cross.shape, rows.diagonal.shape
+    (torch.Size([3, 4]), torch.Size([4]))
+    """
 
     cross: Tensor
     diagonal: Tensor
@@ -61,7 +71,25 @@ def kernel_rows(
 
 
 class Layer(nn.Module, ABC):
-    """One step of Algorithm 1. ``name`` is what error messages call the layer."""
+    r"""One step of Algorithm 1: :math:`G_{ii} \sim \mathrm Q`, then rows given :math:`G_{ii}`.
+
+    Check a layer of your own with :func:`deepwishart.testing.check_layer`.
+
+    Args:
+        name: what error messages call the layer.
+        jitter: relative jitter on kernel matrices.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=3, width=2, num_inducing=5)
+    >>> rows, inducing, noise = model.scale_inputs(X), model.inducing_start(), dw.Noise(4)
+    >>> for layer in model.layers:
+    ...     state, log_ratio = layer.sample_inducing(inducing, noise)
+    ...     rows = layer.sample_rows(state, rows, noise)
+    ...     inducing = state.outputs
+    >>> log_ratio.shape, inducing.shape, rows.shape
+    (torch.Size([4]), torch.Size([4, 5, 2]), torch.Size([4, 20, 2]))
+    """
 
     def __init__(self, name: str, jitter: float) -> None:
         super().__init__()

@@ -38,6 +38,15 @@ class DoublyStochasticLayer(GaussianRows):
         initial_root: initial :math:`R_d` as a multiple of the identity.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ZZ}`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> inputs = torch.linspace(-1, 1, 5)[:, None]
+    >>> layer = DoublyStochasticLayer(SquaredExponential(), inputs, width=2, scale=0.5)
+    >>> state, log_ratio = layer.sample_inducing(None, Noise(10, dtype=torch.float32))
+    >>> bool(log_ratio.abs() < 1e-6)  # it starts at the prior
+    True
+    >>> layer.moments(state, torch.zeros(7, 1))[0].shape
+    torch.Size([7, 2])
     """
 
     mean_weights: Tensor | None

@@ -126,6 +126,13 @@ class GlobalInducingLayer(_GlobalInducing):
         precision: initial precision of the pseudo-targets, per unit of prior variance.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    >>> layer = GlobalInducingLayer(SquaredExponential(), pseudo_targets=points.expand(5, 2))
+    >>> state, log_ratio = layer.sample_inducing(points, Noise(10))
+    >>> state.outputs.shape, log_ratio.shape
+    (torch.Size([10, 5, 2]), torch.Size([10]))
     """
 
     def __init__(
@@ -170,6 +177,14 @@ class GPOutputLayer(_GlobalInducing):
         precision: initial precision of the pseudo-targets.
         name: how errors call this layer.
         jitter: relative jitter, used only where rows are sampled jointly.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    >>> layer = GPOutputLayer(SquaredExponential(), pseudo_targets=points.sin(), precision=1e4)
+    >>> state, log_ratio = layer.sample_inducing(points, Noise(10))
+    >>> mean, variance = layer.moments(state, points)
+    >>> bool(torch.allclose(mean, points.sin(), atol=0.01)), log_ratio.shape
+    (True, torch.Size([]))
     """
 
     def __init__(

@@ -41,6 +41,15 @@ class WishartLayer(GaussianRows):
         initial_mixing: initial :math:`q`.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
+        dtype: of the parameters.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> layer = WishartLayer(SquaredExponential(), 3, num_inducing=5, generator=generator)
+    >>> points = torch.randn(5, 2, generator=generator, dtype=torch.float64)
+    >>> state, log_ratio = layer.sample_inducing(points, Noise(10, generator))
+    >>> state.outputs.shape, log_ratio.shape
+    (torch.Size([10, 5, 3]), torch.Size([10]))
     """
 
     def __init__(

@@ -33,6 +33,12 @@ class DeepKernelProcess(nn.Module):
         inducing_inputs: :math:`X_i`, ``(P, nu_0)``, shared by all layers, or ``None`` where each
             layer has its own (``dsvi``).
         num_features: number of input columns :math:`\nu_0`.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> model.predict(X[:3]).mean.shape, model.sample_functions(X, 4).functions.shape
+    (torch.Size([3]), torch.Size([4, 20, 1]))
     """
 
     def __init__(
@@ -60,10 +66,12 @@ class DeepKernelProcess(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
+        """Floating point type of the parameters, and of everything computed from them."""
         return self.likelihood.log_noise.dtype
 
     @property
     def device(self) -> torch.device:
+        """Device of the parameters."""
         return self.likelihood.log_noise.device
 
     def check_inputs(self, X: Tensor) -> Tensor:
@@ -141,4 +149,5 @@ class DeepKernelProcess(nn.Module):
         return copy.deepcopy(self).requires_grad_(False)
 
     def extra_repr(self) -> str:
+        """Process and depth, for ``print``."""
         return f"process={self.process!r}, depth={self.depth}"

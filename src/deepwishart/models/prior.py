@@ -16,7 +16,11 @@ __all__ = ["PriorSample", "sample_prior"]
 
 
 class PriorSample(NamedTuple):
-    """Gram matrices ``(S, N, N)`` of the hidden layers, in order, and outputs ``(S, N, D)``."""
+    """Gram matrices ``(S, N, N)`` of the hidden layers, in order, and outputs ``(S, N, D)``.
+
+    >>> PriorSample(grams=[], outputs=torch.zeros(4, 20, 1)).outputs.shape
+    torch.Size([4, 20, 1])
+    """
 
     grams: list[Tensor]
     outputs: Tensor
@@ -39,6 +43,13 @@ def sample_prior(
         X: inputs ``(N, num_features)``.
         num_samples: number of draws S.
         generator: randomness; PyTorch's default generator if ``None``.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 6, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> sample = sample_prior(model, X, num_samples=4)
+    >>> sample.grams[0].shape, sample.outputs.shape
+    (torch.Size([4, 6, 6]), torch.Size([4, 6, 1]))
     """
     inputs = model.scale_inputs(model.check_inputs(X))
     kernel_matrix = _owner(model, 0).kernel.square(inputs).expand(num_samples, -1, -1)

@@ -1,7 +1,4 @@
-r"""Contracts that a new building block has to fulfil, as functions to call from a test.
-
-Each raises :class:`AssertionError` with a sentence that says what is violated.
-"""
+"""The contract of kernels."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from torch.func import functional_call
 
 from deepwishart.blocks import Blocks, Features
 from deepwishart.kernels.base import Kernel
+from deepwishart.testing.requirements import Requirements
 
 __all__ = ["check_kernel"]
 
@@ -54,36 +52,17 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     check.gradients_are_right()
 
 
-class _KernelCheck:
+class _KernelCheck(Requirements):
     def __init__(self, kernel: Kernel, dtype: torch.dtype, seed: int) -> None:
-        self.kernel, self.dtype = kernel, dtype
-        self.generator = torch.Generator().manual_seed(seed)
+        super().__init__(kernel, dtype, seed)
+        self.kernel = kernel
         self.num_features = kernel.num_features or _ANY_NUMBER_OF_FEATURES
-        parameter = next(kernel.parameters(), None)
-        self.device = torch.device("cpu") if parameter is None else parameter.device
-        self.eps = torch.finfo(dtype).eps
 
     def points(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         drawn = torch.randn(
             *shape, self.num_features, generator=self.generator, dtype=torch.float64
         )
         return drawn.to(dtype=dtype or self.dtype, device=self.device)
-
-    def require(self, condition: bool | Tensor, violation: str) -> None:
-        if not bool(condition):
-            raise AssertionError(f"{type(self.kernel).__name__}: {violation}.")
-
-    def require_close(
-        self, actual: Tensor, expected: Tensor, violation: str, tolerance: float | None = None
-    ) -> None:
-        self.require(
-            actual.shape == expected.shape,
-            f"{violation} (shapes {tuple(actual.shape)} and {tuple(expected.shape)})",
-        )
-        tolerance = 1e3 * self.eps if tolerance is None else tolerance
-        actual, expected = actual.detach(), expected.detach()
-        error = float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
-        self.require(error <= tolerance, f"{violation} (they differ by {error:.1e})")
 
     def dtype_and_determinism(self) -> None:
         inducing, data = self.points(5), self.points(4)

@@ -1,0 +1,10 @@
+"""Contracts that a new building block has to fulfil, as functions to call from a test.
+
+Each raises :class:`AssertionError` with a sentence that says what is violated.
+"""
+
+from deepwishart.testing.kernels import check_kernel
+from deepwishart.testing.layers import check_layer
+from deepwishart.testing.likelihoods import check_likelihood
+
+__all__ = ["check_kernel", "check_layer", "check_likelihood"]

@@ -1,0 +1,28 @@
+"""Training: protocols, a guarded loop, checkpoints, progress, early stopping, several processes."""
+
+from deepwishart.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointStore,
+    CheckpointWarning,
+)
+from deepwishart.training.early_stopping import PlateauStopper
+from deepwishart.training.guard import TrainingError
+from deepwishart.training.history import History
+from deepwishart.training.loop import train
+from deepwishart.training.progress import ProgressEvent, make_progress
+from deepwishart.training.protocol import Protocol
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "CheckpointStore",
+    "CheckpointWarning",
+    "History",
+    "PlateauStopper",
+    "ProgressEvent",
+    "Protocol",
+    "TrainingError",
+    "make_progress",
+    "train",
+]

@@ -1,0 +1,251 @@
+r"""Checkpoints that survive a power cut: one file each, replaced as a whole, checksummed.
+
+A checkpoint is a safetensors file: tensors, and next to them a JSON text in the metadata. Nothing
+in it is ever executed. Its SHA-256 is that of the whole file with the checksum's own 64 digits set
+to zero, so that no byte is left unchecked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+import deepwishart
+
+__all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "CheckpointWarning"]
+
+FORMAT = "deepwishart checkpoint"
+FORMAT_VERSION = 1
+_BLANK = b"0" * 64
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_NAME = re.compile(r"step-(\d+)\.safetensors")
+_PARTIAL = ".partial"
+MODEL = "model."
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be used: damaged, of a newer format, or of another run."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was passed over because it is damaged."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint is truncated, or its content does not match its checksum."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a training run: ``tensors`` by name, and ``info``, which is plain JSON.
+
+    >>> checkpoint = Checkpoint({"weight": torch.ones(2)}, {"step": 7})
+    >>> Checkpoint.decode(checkpoint.encode()).step
+    7
+    """
+
+    tensors: dict[str, Tensor]
+    info: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Number of finished steps."""
+        return int(self.info["step"])
+
+    def encode(self) -> bytes:
+        """The content of a checkpoint file."""
+        tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
+        metadata = {
+            "format": FORMAT,
+            "format_version": str(FORMAT_VERSION),
+            "package_version": deepwishart.__version__,
+            "info": json.dumps(self.info),
+            "sha256": _BLANK.decode(),
+        }
+        blank = safetensors.torch.save(tensors, metadata)
+        digest = hashlib.sha256(blank).hexdigest().encode()
+        return blank.replace(b'"sha256":"' + _BLANK, b'"sha256":"' + digest, 1)
+
+    @classmethod
+    def decode(cls, content: bytes, source: str = "The checkpoint") -> Checkpoint:
+        """Read the content of a checkpoint file, which ``source`` names in errors.
+
+        Raises:
+            CheckpointError: the content is damaged, or of a newer format than this version reads.
+        """
+        metadata = _verified_metadata(content, source)
+        if metadata.get("format") != FORMAT:
+            raise CheckpointError(f"{source} is not a checkpoint of a training run.")
+        version = int(metadata["format_version"])
+        if version > FORMAT_VERSION:
+            raise CheckpointError(
+                f"{source} has format version {version}, written by deepwishart "
+                f"{metadata['package_version']}; deepwishart {deepwishart.__version__} reads up "
+                f"to version {FORMAT_VERSION}. Upgrade deepwishart, or use another directory."
+            )
+        return cls(safetensors.torch.load(content), json.loads(metadata["info"]))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Checkpoint:
+        """Read a checkpoint file."""
+        return cls.decode(Path(path).read_bytes(), source=f"The checkpoint {path}")
+
+    @torch.no_grad()
+    def load_into(self, model: nn.Module) -> None:
+        """Set the model to the state in this checkpoint; its structure has to be the same."""
+        own = model.state_dict()
+        saved = {
+            name.removeprefix(MODEL): value
+            for name, value in self.tensors.items()
+            if name.startswith(MODEL)
+        }
+        for name in [*own, *saved]:
+            here, there = _shape(own.get(name)), _shape(saved.get(name))
+            if here != there:
+                raise CheckpointError(
+                    f"The checkpoint was written for another model: {name} is {there} there and "
+                    f"{here} here. Build the model as in the run to be resumed, or use another "
+                    "checkpoint directory."
+                )
+        for name, value in own.items():
+            value.copy_(saved[name])
+
+
+class CheckpointStore:
+    """A directory with the newest checkpoints of one training run.
+
+    A new checkpoint is written beside the old ones, flushed to disk and only then given its name,
+    and the oldest is deleted last. Whenever the process or the machine stops, the directory holds
+    a complete checkpoint.
+
+    Args:
+        directory: made if it does not exist.
+        every_steps: number of steps between checkpoints.
+        keep: number of checkpoints to keep; the older ones serve if the newest is damaged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     store = CheckpointStore(directory, every_steps=100)
+    ...     path = store.save(Checkpoint({"weight": torch.ones(2)}, {"step": 100}))
+    ...     path.name, store.latest().step
+    ('step-000000100.safetensors', 100)
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], every_steps: int = 500, keep: int = 2
+    ) -> None:
+        if every_steps < 1:
+            raise ValueError(f"every_steps must be at least 1, got {every_steps}.")
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}.")
+        self.directory = Path(directory)
+        if self.directory.exists() and not self.directory.is_dir():
+            raise ValueError(f"The checkpoint directory {directory} is a file; name a directory.")
+        self.every_steps = every_steps
+        self.keep = keep
+
+    def paths(self) -> list[Path]:
+        """All checkpoint files, newest first."""
+        if not self.directory.exists():
+            return []
+        found = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(found, key=_step_of, reverse=True)
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, then delete those that are no longer needed."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self.directory / f"step-{checkpoint.step:09d}.safetensors"
+        _write_atomically(path, checkpoint.encode())
+        self._prune(checkpoint.step)
+        return path
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint that is intact, or ``None`` if there are no checkpoints.
+
+        A damaged one is passed over with a :class:`CheckpointWarning`.
+
+        Raises:
+            CheckpointError: all checkpoints are damaged, or the newest intact one is of a newer
+                format.
+        """
+        paths = self.paths()
+        for path in paths:
+            try:
+                return Checkpoint.read(path)
+            except DamagedCheckpointError as error:
+                warnings.warn(f"{error} Trying the one before it.", CheckpointWarning, stacklevel=2)
+        if paths:
+            raise CheckpointError(
+                f"None of the {len(paths)} checkpoints in {self.directory} is intact. Delete them "
+                "to train from the beginning, or restore them from a backup."
+            )
+        return None
+
+    def clear(self) -> None:
+        """Delete all checkpoints."""
+        for path in self.paths():
+            path.unlink()
+
+    def _prune(self, step: int) -> None:
+        # Files of later steps are leftovers that could not be read when this run was resumed.
+        current = [path for path in self.paths() if _step_of(path) <= step][: self.keep]
+        partial = self.directory.glob(f".step-*{_PARTIAL}")
+        for path in {*self.paths(), *partial} - set(current):
+            path.unlink(missing_ok=True)
+
+
+def _step_of(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return int(match[1])
+
+
+def _shape(value: Tensor | None) -> str:
+    if value is None:
+        return "missing"
+    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+
+
+def _verified_metadata(content: bytes, source: str) -> dict[str, str]:
+    """The metadata of a safetensors file whose checksum holds."""
+    header_end = 8 + int.from_bytes(content[:8], "little")
+    digests = list(_DIGEST.finditer(content, 0, min(header_end, len(content))))
+    if len(content) < 8 or header_end > len(content) or len(digests) != 1:
+        raise DamagedCheckpointError(f"{source} is damaged: it is truncated, or has no checksum.")
+    start, end = digests[0].span(1)
+    sha256 = hashlib.sha256(content[:start])
+    sha256.update(_BLANK)
+    sha256.update(memoryview(content)[end:])
+    if sha256.hexdigest().encode() != digests[0][1]:
+        raise DamagedCheckpointError(f"{source} is damaged: its content has a different checksum.")
+    header: dict[str, Any] = json.loads(content[8:header_end])
+    return header["__metadata__"]
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Give ``path`` this content, or leave it as it was, even if the power fails."""
+    partial = path.with_name(f".{path.name}{_PARTIAL}")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    if os.name == "posix":  # elsewhere a directory cannot be flushed
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

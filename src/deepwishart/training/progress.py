@@ -1,0 +1,99 @@
+"""A live progress bar on a terminal, silence elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+__all__ = ["ProgressEvent", "make_progress"]
+
+_REFRESH_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """One finished step.
+
+    Args:
+        step: number of the step, from 0.
+        total: number of steps of the whole training.
+        elbo: objective of the step, per data point.
+        kl_weight: factor on the KL term.
+        learning_rate: Adam's learning rate.
+        noise: noise standard deviation, averaged over target columns.
+        seconds: training time so far.
+    """
+
+    step: int
+    total: int
+    elbo: float
+    kl_weight: float
+    learning_rate: float
+    noise: float
+    seconds: float
+
+
+@contextmanager
+def make_progress(
+    verbose: int, total: int, label: str = "training", *, console: Console | None = None
+) -> Iterator[Callable[[ProgressEvent], None]]:
+    """A context that gives a callable for ``progress=`` of :func:`deepwishart.training.train`.
+
+    On a terminal it shows a bar with ELBO, noise, steps per second and time left. With
+    ``verbose=0``, or when standard error is not a terminal, it writes nothing at all.
+
+    Args:
+        verbose: 0 for silence.
+        total: number of steps.
+        label: text in front of the bar.
+        console: where to draw; standard error if ``None``.
+
+    >>> with make_progress(verbose=0, total=10) as progress:
+    ...     progress(ProgressEvent(0, 10, -1.0, 1.0, 1e-2, 0.3, 0.1))
+    """
+    on_terminal = console.is_terminal if console is not None else sys.stderr.isatty()
+    if verbose <= 0 or not on_terminal:
+        yield _ignore
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[numbers]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console or Console(stderr=True)) as bars:
+        yield _Bar(bars, label, total)
+
+
+def _ignore(event: ProgressEvent) -> None:
+    return None
+
+
+class _Bar:
+    """Passes events on to rich, at most once every tenth of a second: drawing costs more than
+    a step's bookkeeping."""
+
+    def __init__(self, bars: Progress, label: str, total: int) -> None:
+        self._bars = bars
+        self._task = bars.add_task(label, total=total, numbers="")
+        self._drawn_at = 0.0
+        self._first: tuple[int, float] | None = None
+
+    def __call__(self, event: ProgressEvent) -> None:
+        now = time.monotonic()
+        # Speed counts from the first event: a resumed run starts with many steps done.
+        self._first = self._first or (event.step, now)
+        if now - self._drawn_at < _REFRESH_SECONDS and event.step + 1 < event.total:
+            return
+        self._drawn_at = now
+        elapsed = now - self._first[1]
+        speed = f"{(event.step - self._first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
+        numbers = f"ELBO {event.elbo:.3f}  noise {event.noise:.3g}  {speed} steps/s"
+        self._bars.update(self._task, completed=event.step + 1, total=event.total, numbers=numbers)

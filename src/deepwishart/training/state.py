@@ -1,0 +1,160 @@
+"""Everything that decides how a training run goes on; what a checkpoint holds."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from deepwishart.models.deep_kernel_process import DeepKernelProcess
+from deepwishart.training.batches import Minibatches
+from deepwishart.training.checkpoint import MODEL, Checkpoint, CheckpointError
+from deepwishart.training.history import History
+
+__all__ = ["Caution", "TrainingState", "fingerprint"]
+
+
+@dataclass
+class Caution:
+    """What the guard remembers of failed steps, see :class:`deepwishart.training.guard.Guard`."""
+
+    step_factor: float = 1.0
+    tries: int = 0
+
+
+class TrainingState:
+    """Model, optimiser, randomness and record of a run.
+
+    All gradients are views of one flat buffer whose last element is the objective: one norm checks
+    them, one message sums them over processes.
+
+    Args:
+        model: trained in place.
+        batches: order of the rows.
+        seed: seed of the Monte Carlo noise.
+        history: record to append to.
+    """
+
+    def __init__(
+        self, model: DeepKernelProcess, batches: Minibatches, *, seed: int, history: History
+    ) -> None:
+        self.model = model
+        self.batches = batches
+        self.history = history
+        self.data = ""  # fingerprint, to recognise a checkpoint of other data
+        self.noise = torch.Generator(model.device).manual_seed(seed)
+        self.step = 0
+        self.caution = Caution()
+        self.earlier_steps = len(history)
+        self._clock = time.perf_counter() - (history.seconds[-1] if history.seconds else 0.0)
+        self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        sizes = [p.numel() for p in self.parameters.values()]
+        self.buffer = torch.zeros(sum(sizes) + 1, dtype=model.dtype, device=model.device)
+        self.gradient = self.buffer[:-1]
+        for part, p in zip(self.gradient.split(sizes), self.parameters.values(), strict=True):
+            p.grad = part.view_as(p)
+        self.optimiser = torch.optim.Adam(
+            self.parameters.values(), fused=model.device.type in ("cpu", "cuda")
+        )
+
+    def update(self, learning_rate: float) -> None:
+        """One Adam step with the gradient in the buffer."""
+        self.optimiser.param_groups[0]["lr"] = learning_rate
+        self.optimiser.step()
+        self.step += 1
+
+    def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
+        """Add the step just finished to the history."""
+        noise = float(self.model.likelihood.noise.detach().sqrt().mean())
+        seconds = time.perf_counter() - self._clock
+        number = self.history.step[-1] + 1 if self.history.step else 0
+        self.history.append(number, elbo, kl_weight, learning_rate, noise, seconds)
+
+    def release_gradients(self) -> None:
+        """Let go of the gradients when training ends."""
+        for p in self.parameters.values():
+            p.grad = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Model and optimiser, by name; not copied."""
+        found = {MODEL + name: value for name, value in self.model.state_dict().items()}
+        for name, p in self.parameters.items():
+            for key, value in self.optimiser.state.get(p, {}).items():
+                found[f"adam.{key}.{name}"] = value
+        return found
+
+    @torch.no_grad()
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """Set model and optimiser to copies of :meth:`tensors`."""
+        Checkpoint(tensors, {}).load_into(self.model)
+        keys = ("step", "exp_avg", "exp_avg_sq")
+        moments = {
+            index: {key: tensors[f"adam.{key}.{name}"].clone() for key in keys}
+            for index, name in enumerate(self.parameters)
+            if f"adam.step.{name}" in tensors  # none before the first step
+        }
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+
+    def checkpoint(self) -> Checkpoint:
+        """This state, to be continued from bit for bit."""
+        order, position = self.batches.state()
+        tensors = {
+            **self.tensors(),
+            "generator.noise": self.noise.get_state(),
+            "generator.order": order,
+            "history": self.history.to_tensor(),
+        }
+        info = {
+            "step": self.step,
+            "data": self.data,
+            "num_batches": self.batches.num_batches,
+            "position": position,
+            "earlier_steps": self.earlier_steps,
+            "stopped_by": self.history.stopped_by,
+            "recoveries": self.history.recoveries,
+            "caution": dataclasses.asdict(self.caution),
+        }
+        return Checkpoint(tensors, info)
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Continue from a checkpoint of the same model and data."""
+        info, tensors = checkpoint.info, checkpoint.tensors
+        if info["data"] != self.data:
+            raise CheckpointError(
+                "The saved training state belongs to other data than X and y. Train with the same "
+                "rows in the same order and scaling, or use another checkpoint directory."
+            )
+        noise = tensors["generator.noise"]
+        if noise.shape != self.noise.get_state().shape:
+            raise CheckpointError(
+                "The checkpoint was written on another kind of device, whose random numbers "
+                f"{self.model.device} cannot continue. Resume on the same kind of device."
+            )
+        self.load_tensors(tensors)
+        self.noise.set_state(noise)
+        same = info["num_batches"] == self.batches.num_batches
+        self.batches.load(
+            tensors["generator.order"], info["position"] if same else self.batches.num_batches
+        )
+        self.history.load_tensor(tensors["history"])
+        self.history.stopped_by = info["stopped_by"]
+        self.history.recoveries = list(info["recoveries"])
+        self.step = info["step"]
+        self.earlier_steps = info["earlier_steps"]
+        self.caution = Caution(**info["caution"])
+        past = self.history.seconds[-1] if self.history.seconds else 0.0
+        self._clock = time.perf_counter() - past
+
+
+def fingerprint(*tensors: Tensor) -> str:
+    """SHA-256 over shapes and values."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(repr(tuple(tensor.shape)).encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()

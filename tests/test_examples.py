@@ -1,0 +1,144 @@
+"""Every example runs, and what it shows is there to be seen."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from deepwishart.testing import check_kernel, check_layer, check_likelihood
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "examples"
+ELSEWHERE = {"train_distributed"}  # needs several processes: tests/training/test_distributed.py
+
+# Few steps, enough for what the test asserts.
+STEPS = {
+    "compare_processes": 5,
+    "custom_kernel": 40,
+    "custom_layer": 40,
+    "custom_likelihood": 60,
+    "distributions_alone": 200,
+    "function_samples": 100,
+    "multi_output": 60,
+    "tabular_intervals": 150,
+}
+
+
+def load(name: str) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def run(name: str, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    load(name).main(["--steps", str(STEPS[name]), *arguments])
+    return capsys.readouterr().out
+
+
+def number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    assert found, f"no {pattern!r} in:\n{text}"
+    return float(found[1])
+
+
+def test_every_example_is_run() -> None:
+    scripts = {path.stem for path in FOLDER.glob("*.py")}
+    assert scripts == {*STEPS, *ELSEWHERE}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
+def test_every_example_is_on_the_page(name: str) -> None:
+    page = (ROOT / "docs" / "examples.rst").read_text(encoding="utf-8")
+    assert f"examples/{name}.py" in page
+
+
+def test_tabular_intervals(capsys) -> None:
+    text = run("tabular_intervals", capsys)
+    assert 60 <= number(r"inside their interval +([\d.]+)%", text) <= 100
+    assert number(r"RMSE +([\d.]+)", text) < 70  # the spread of the targets is 77
+
+
+def test_compare_processes(capsys) -> None:
+    text = run("compare_processes", capsys, "--seeds", "1", "--processes", "dwp", "dgp", "diwp")
+    assert [line.split()[0] for line in text.splitlines()[1:]] == ["dwp", "dgp", "diwp"]
+
+
+def test_custom_kernel(capsys) -> None:
+    text = run("custom_kernel", capsys)
+    # The network's kernel goes on as it ended; the squared exponential goes back to the mean.
+    assert abs(number(r"NeuralNetwork: .* at x = 10 (\S+)", text) - 1.0) < 0.3
+    assert abs(number(r"squared_exponential: .* at x = 10 (\S+)", text)) < 0.6
+
+
+def test_custom_layer(capsys) -> None:
+    text = run("custom_layer", capsys)
+    assert number(r"mean field: ELBO per row (\S+)", text) > -1.5
+
+
+def test_custom_likelihood(capsys) -> None:
+    text = run("custom_likelihood", capsys)
+    robust = number(r"StudentT: RMSE from the truth (\S+)", text)
+    assert robust < 0.5 * number(r"Gaussian: RMSE from the truth (\S+)", text)
+
+
+def test_multi_output(capsys) -> None:
+    text = run("multi_output", capsys)
+    assert number(r" x +([\d.]+)", text) < 0.3 < number(r"noisy +([\d.]+)", text)
+
+
+def test_function_samples(capsys, tmp_path) -> None:
+    text = run("function_samples", capsys, "--figure", str(tmp_path / "functions.png"))
+    gap = number(r"in the gap +([\d.]+)", text)
+    assert gap > 1.5 * number(r"at the data +([\d.]+)", text)
+    assert (tmp_path / "functions.png").stat().st_size > 10_000
+
+
+def test_distributions_alone(capsys) -> None:
+    text = run("distributions_alone", capsys)
+    bounds = [float(value) for value in re.findall(r"bound +(\S+),", text)]
+    evidence = number(r"log evidence +(\S+)", text)
+    assert bounds[0] < bounds[-1] < evidence + 0.5
+    assert evidence - bounds[-1] < 1.5
+    assert number(r"exact one by ([\d.]+)%", text) < 10
+
+
+# ---- the code of the page "Extending" fulfils the contracts, in both precisions -----------------
+
+PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+
+
+@PRECISIONS
+@pytest.mark.parametrize("weight", [0.3, 5.0])
+def test_kernel_of_the_extending_page(dtype: torch.dtype, weight: float) -> None:
+    check_kernel(load("custom_kernel").NeuralNetwork(height=2.0, weight=weight), dtype=dtype)
+
+
+@PRECISIONS
+def test_layer_of_the_extending_page(dtype: torch.dtype) -> None:
+    module = load("custom_layer")
+    points = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    layer = module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1")
+    check_layer(layer, points, dtype=dtype)
+
+
+def test_layer_of_the_extending_page_can_be_its_prior() -> None:
+    module = load("custom_layer")
+    layer = module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1").double()
+    with torch.no_grad():
+        layer.log_std.zero_()
+    points = torch.linspace(-1, 1, 5, dtype=torch.float64).unsqueeze(-1)
+    _, log_ratio = layer.sample_inducing(points, module.Noise(20))
+    torch.testing.assert_close(log_ratio, torch.zeros_like(log_ratio), atol=1e-12, rtol=0)
+
+
+@PRECISIONS
+@pytest.mark.parametrize(("num_outputs", "degrees"), [(1, 4.0), (2, 7.0)])
+def test_likelihood_of_the_extending_page(
+    dtype: torch.dtype, num_outputs: int, degrees: float
+) -> None:
+    likelihood = load("custom_likelihood").StudentT(num_outputs, noise=0.5, degrees=degrees)
+    check_likelihood(likelihood, dtype=dtype)

@@ -1,0 +1,260 @@
+import os
+import pickle
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from deepwishart.training import (
+    Checkpoint,
+    CheckpointError,
+    CheckpointStore,
+    CheckpointWarning,
+    train,
+)
+from deepwishart.training import checkpoint as module
+
+
+@pytest.fixture
+def small() -> Checkpoint:
+    tensors = {
+        "a": torch.arange(6, dtype=torch.float64).reshape(2, 3) / 7,
+        "b": torch.tensor(3, dtype=torch.int64),
+        "empty": torch.zeros(0, 6),
+        "bytes": torch.arange(40, dtype=torch.uint8),
+    }
+    return Checkpoint(tensors, {"step": 12, "text": 'a "sha256":"' + "0" * 64 + '"'})
+
+
+def test_round_trip(small):
+    read = Checkpoint.decode(small.encode())
+    assert read.info == small.info and read.step == 12
+    assert read.tensors.keys() == small.tensors.keys()
+    for name, value in small.tensors.items():
+        assert torch.equal(read.tensors[name], value) and read.tensors[name].dtype == value.dtype
+
+
+def test_the_file_is_plain_safetensors(small, tmp_path):
+    path = CheckpointStore(tmp_path).save(small)
+    with safe_open(path, "pt") as file:
+        assert file.metadata()["format_version"] == "1"
+        assert set(file.keys()) == set(small.tensors)
+
+
+def test_truncation_is_noticed_at_every_byte(small):
+    content = small.encode()
+    for length in range(len(content)):
+        with pytest.raises(CheckpointError, match="damaged"):
+            Checkpoint.decode(content[:length])
+    with pytest.raises(CheckpointError, match="damaged"):
+        Checkpoint.decode(content + b"\0")
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x20, 0xFF])
+def test_a_flipped_bit_is_noticed_in_every_byte(small, mask):
+    content = small.encode()
+    for position in range(len(content)):
+        flipped = bytearray(content)
+        flipped[position] ^= mask
+        with pytest.raises(CheckpointError, match="damaged"):
+            Checkpoint.decode(bytes(flipped))
+
+
+def test_what_is_not_a_checkpoint_is_refused(small, monkeypatch):
+    for content in (b"", b"\0" * 100, pickle.dumps({"step": 1}), os.urandom(1_000)):
+        with pytest.raises(CheckpointError, match="damaged"):
+            Checkpoint.decode(content)
+    monkeypatch.setattr(module, "FORMAT", "something else")
+    content = small.encode()
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        Checkpoint.decode(content)
+
+
+def test_a_newer_format_is_refused(small, monkeypatch, tmp_path):
+    store = CheckpointStore(tmp_path)
+    monkeypatch.setattr(module, "FORMAT_VERSION", 2)
+    store.save(small)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match=r"format version 2.*Upgrade"):
+        store.latest()
+
+
+def at_step(small, step: int) -> Checkpoint:
+    return Checkpoint(small.tensors, {**small.info, "step": step})
+
+
+def test_the_newest_are_kept(small, tmp_path):
+    store = CheckpointStore(tmp_path / "new" / "directory", keep=2)
+    assert store.latest() is None
+    for step in (5, 10, 100):
+        store.save(at_step(small, step))
+    assert [path.name for path in store.paths()] == [
+        "step-000000100.safetensors",
+        "step-000000010.safetensors",
+    ]
+    assert store.latest().step == 100
+    store.clear()
+    assert store.paths() == []
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:50], lambda c: b"", lambda c: c[:-1] + b"!"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(small, tmp_path, damage):
+    store = CheckpointStore(tmp_path)
+    store.save(at_step(small, 1))
+    newest = store.save(at_step(small, 2))
+    newest.write_bytes(damage(newest.read_bytes()))
+    with pytest.warns(CheckpointWarning, match="step-000000002.*damaged"):
+        assert store.latest().step == 1
+
+
+def test_leftovers_of_later_steps_go_when_the_run_goes_on(small, tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.save(at_step(small, 8)).write_bytes(b"torn")
+    (tmp_path / ".step-000000009.safetensors.partial").write_bytes(b"torn")
+    (tmp_path / "notes.txt").write_text("mine")
+    store.save(at_step(small, 6))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "notes.txt",
+        "step-000000006.safetensors",
+    ]
+
+
+def test_all_damaged_is_an_error(small, tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.save(small).write_bytes(b"")
+    with (
+        pytest.warns(CheckpointWarning),
+        pytest.raises(CheckpointError, match="None of the 1 checkpoints"),
+    ):
+        store.latest()
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_write_that_dies_leaves_a_usable_directory(small, tmp_path, monkeypatch, call, after):
+    store = CheckpointStore(tmp_path)
+    store.save(at_step(small, 1))
+    true_call = getattr(os, call)
+
+    def die(*arguments):
+        if after:
+            true_call(*arguments)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(os, call, die)
+    with pytest.raises(OSError, match="No space"):
+        store.save(at_step(small, 2))
+    monkeypatch.undo()
+    assert store.latest().step == (2 if call == "replace" and after else 1)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_content_reaches_the_disk_before_its_name(small, tmp_path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        true_call = getattr(os, name)
+
+        def spy(*arguments, name=name, true_call=true_call):
+            calls.append(name)
+            return true_call(*arguments)
+
+        monkeypatch.setattr(os, name, spy)
+    CheckpointStore(tmp_path).save(small)
+    assert calls == ["fsync", "replace", "fsync"]
+
+
+def test_arguments_are_checked(tmp_path):
+    with pytest.raises(ValueError, match="every_steps"):
+        CheckpointStore(tmp_path, every_steps=0)
+    with pytest.raises(ValueError, match="keep"):
+        CheckpointStore(tmp_path, keep=0)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file"):
+        CheckpointStore(tmp_path / "file")
+
+
+class Crash(Exception):
+    pass
+
+
+def crash_at(step: int):
+    def progress(event):
+        if event.step == step:
+            raise Crash
+
+    return progress
+
+
+@pytest.mark.parametrize("process", ["dwp", "diwp", "dsvi"])
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_a_resumed_run_is_the_uninterrupted_one(
+    data, make_model, protocol, tmp_path, same, process, batch_size
+):
+    protocol = protocol.replace(batch_size=batch_size, max_iter=20)
+    whole = make_model(process)
+    expected = train(whole, *data, protocol)
+    store = CheckpointStore(tmp_path, every_steps=3)
+    for step in (1, 4, 4, 13):  # before the first checkpoint, and just after later ones
+        with pytest.raises(Crash):
+            train(
+                make_model(process),
+                *data,
+                protocol,
+                checkpoints=store,
+                resume=True,
+                progress=crash_at(step),
+            )
+    resumed = make_model(process, seed=9)  # everything comes from the checkpoint
+    history = train(resumed, *data, protocol, checkpoints=store, resume=True, seed=9)
+    assert same(resumed, whole)
+    assert history.elbo == expected.elbo and history.step == expected.step
+    assert history.seconds == sorted(history.seconds)
+
+
+def test_a_finished_run_is_not_trained_again(data, make_model, protocol, tmp_path, same):
+    protocol, store = protocol.replace(max_iter=4), CheckpointStore(tmp_path)
+    model, again = make_model(), make_model()
+    train(model, *data, protocol, checkpoints=store)
+    history = train(again, *data, protocol, checkpoints=store, resume=True)
+    assert same(model, again) and (len(history), history.stopped_by) == (4, "max_iter")
+    longer = protocol.replace(max_iter=6)
+    assert len(train(again, *data, longer, checkpoints=store, resume=True)) == 6
+
+
+def test_early_stopping_stands_until_it_is_called_off(data, make_model, protocol, tmp_path):
+    store, model = CheckpointStore(tmp_path), make_model()
+
+    def stop(history):
+        return len(history) == 4
+
+    train(model, *data, protocol, checkpoints=store, should_stop=stop)
+    history = train(model, *data, protocol, checkpoints=store, should_stop=stop, resume=True)
+    assert (len(history), history.stopped_by) == (4, "early_stopping")
+    assert len(train(model, *data, protocol, checkpoints=store, resume=True)) == 24
+
+
+def test_another_runs_checkpoints_are_neither_overwritten_nor_used(
+    data, make_model, protocol, tmp_path
+):
+    X, y = data
+    protocol, store = protocol.replace(max_iter=2), CheckpointStore(tmp_path)
+    train(make_model(), X, y, protocol, checkpoints=store)
+    with pytest.raises(ValueError, match="already holds checkpoints"):
+        train(make_model(), X, y, protocol, checkpoints=store)
+    with pytest.raises(CheckpointError, match="other data"):
+        train(make_model(), X, y + 1, protocol, checkpoints=store, resume=True)
+    with pytest.raises(CheckpointError, match=r"layers\.2\..* is missing there"):
+        train(make_model(depth=4), X, y, protocol, checkpoints=store, resume=True)
+    with pytest.raises(CheckpointError, match=r"float64 of shape .* there and float32"):
+        Checkpoint.read(store.paths()[0]).load_into(make_model(dtype=torch.float32))
+    with pytest.raises(ValueError, match="resume=True needs"):
+        train(make_model(), X, y, protocol, resume=True)
+
+
+def test_a_new_batch_size_may_be_chosen_when_resuming(data, make_model, protocol, tmp_path):
+    store = CheckpointStore(tmp_path)
+    protocol = protocol.replace(max_iter=5, batch_size=7)
+    train(make_model(), *data, protocol, checkpoints=store)
+    protocol = protocol.replace(max_iter=9, batch_size=20)
+    assert len(train(make_model(), *data, protocol, checkpoints=store, resume=True)) == 9

@@ -1,0 +1,252 @@
+"""Faults are injected into the objective; none may reach the parameters."""
+
+import math
+import shutil
+
+import pytest
+import torch
+
+from deepwishart import objectives
+from deepwishart.linalg import CholeskyError
+from deepwishart.noise import Noise
+from deepwishart.training import Checkpoint, CheckpointStore, History, TrainingError, guard, train
+from deepwishart.training.batches import Minibatches
+from deepwishart.training.guard import MAX_TRIES, explain
+from deepwishart.training.state import TrainingState
+
+TRUE_ELBO = objectives.elbo
+
+
+def poison_parameter(model, value):
+    with torch.no_grad():
+        model.layers[1].loc[2, 0] = torch.nan
+    return value * torch.nan
+
+
+def poison_value(model, value):
+    return value * torch.inf
+
+
+def poison_gradient(model, value):
+    """A finite value whose gradient is NaN in layer 2 and, as it would be, before it."""
+    zero = 0.0 * (model.layers[1].log_scale.sum() + model.inducing_inputs.sum())
+    return value + zero.sqrt()
+
+
+def poison_factor(model, value):
+    raise CholeskyError("the posterior scale of layer 2 is not positive definite.")
+
+
+FAULTS = [poison_parameter, poison_value, poison_gradient, poison_factor]
+
+
+def inject(monkeypatch, fault, first, times=10**9):
+    """Let steps fail from step ``first`` on, ``times`` in all. The KL weight tells the step."""
+    done = []
+
+    def elbo(model, X, y, *, kl_weight, **options):
+        value = TRUE_ELBO(model, X, y, kl_weight=kl_weight, **options)
+        if round(1_000 * kl_weight) >= first and len(done) < times:
+            done.append(1)
+            return fault(model, value)
+        return value
+
+    monkeypatch.setattr(objectives, "elbo", elbo)
+    return done
+
+
+def inject_once_at(monkeypatch, fault, steps):
+    """Let each of these steps fail the first time."""
+    left = set(steps)
+
+    def elbo(model, X, y, *, kl_weight, **options):
+        value = TRUE_ELBO(model, X, y, kl_weight=kl_weight, **options)
+        step = round(1_000 * kl_weight)
+        if step in left:
+            left.remove(step)
+            return fault(model, value)
+        return value
+
+    monkeypatch.setattr(objectives, "elbo", elbo)
+
+
+def finite(model) -> bool:
+    return all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_training_survives_a_transient_fault(data, make_model, protocol, monkeypatch, fault):
+    inject(monkeypatch, fault, first=7, times=2)
+    model = make_model()
+    history = train(model, *data, protocol)
+    assert finite(model)
+    assert history.stopped_by == "max_iter" and history.recoveries == [7, 7]
+    assert history.step == list(range(protocol.max_iter))
+    assert all(math.isfinite(value) for value in history.elbo)
+    assert history.learning_rate[8] == 0.25 * protocol.learning_rate_at(8)
+
+
+@pytest.mark.parametrize(
+    ("fault", "layer", "words"),
+    [
+        (poison_parameter, "layer 2", "layers.1.loc became NaN"),
+        (poison_value, "the likelihood", "objective is NaN or infinite"),
+        (poison_gradient, "layer 2", "gradient of layers.1.log_scale"),
+        (poison_factor, "layer 2", "posterior scale of layer 2"),
+    ],
+)
+def test_a_permanent_fault_ends_training(
+    data, make_model, protocol, monkeypatch, tmp_path, same, fault, layer, words
+):
+    expected = make_model()
+    train(expected, *data, protocol, should_stop=lambda history: len(history) == 10)
+
+    done = inject(monkeypatch, fault, first=13)
+    model, history = make_model(), History()
+    store = CheckpointStore(tmp_path, every_steps=10)
+    with pytest.raises(TrainingError, match=words) as caught:
+        train(model, *data, protocol, checkpoints=store, history=history)
+    error = caught.value
+    assert (error.step, error.layer, len(done)) == (13, layer, MAX_TRIES)
+    assert "learning rate" in str(error) and str(error.last_good) in str(error)
+    assert (history.stopped_by, len(history)) == ("error", 10)
+    assert same(model, expected)
+    saved = make_model(seed=1)
+    Checkpoint.read(error.last_good).load_into(saved)
+    assert same(saved, expected)
+
+    monkeypatch.setattr(objectives, "elbo", TRUE_ELBO)
+    history = train(model, *data, protocol, checkpoints=store, resume=True)
+    assert history.stopped_by == "max_iter" and len(history) == protocol.max_iter
+
+
+def test_without_checkpoints_the_error_has_no_path(data, make_model, protocol, monkeypatch, same):
+    inject(monkeypatch, poison_value, first=0)
+    model = make_model()
+    with pytest.raises(TrainingError) as caught:
+        train(model, *data, protocol)
+    assert caught.value.last_good is None and caught.value.step == 0
+    assert same(model, make_model())
+
+
+def test_good_steps_between_failures_do_not_hide_a_permanent_fault(
+    data, make_model, protocol, monkeypatch
+):
+    monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
+    done = inject(monkeypatch, poison_value, first=16)
+    with pytest.raises(TrainingError):
+        train(make_model(depth=2), *data, protocol)
+    assert len(done) == MAX_TRIES
+
+
+def test_rare_faults_never_end_training(data, make_model, protocol, monkeypatch):
+    calls = []
+
+    def elbo(model, *arguments, **options):
+        calls.append(1)
+        value = 1e-3 * sum(p.sum() for p in model.parameters())
+        return value * torch.nan if len(calls) % 60 == 0 else value
+
+    monkeypatch.setattr(objectives, "elbo", elbo)
+    monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
+    protocol = protocol.replace(max_iter=700, schedule="constant")
+    history = train(make_model(depth=2), *data, protocol)
+    assert len(history.recoveries) > MAX_TRIES and len(history) == 700
+    # Halved every 60 steps and grown by a fifth every 10, the rate comes back every time.
+    assert min(history.learning_rate) == 0.5e-2
+
+
+def test_the_learning_rate_grows_back(data, make_model, protocol, monkeypatch):
+    monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
+    inject(monkeypatch, poison_value, first=3, times=1)
+    protocol = protocol.replace(max_iter=45, schedule="constant")
+    rates = train(make_model(depth=2), *data, protocol).learning_rate
+    assert rates[0] == 0.5e-2 and rates[-1] == 1e-2
+    assert rates[10] == pytest.approx(0.6e-2)
+    assert rates == sorted(rates)
+
+
+def test_a_run_resumed_before_a_fault_recovers_alike(
+    data, make_model, protocol, monkeypatch, tmp_path, same
+):
+    whole, resumed = make_model(), make_model()
+    store = CheckpointStore(tmp_path / "whole", every_steps=10, keep=9)
+    inject_once_at(monkeypatch, poison_value, {3, 17})
+    train(whole, *data, protocol, checkpoints=store)
+
+    other = CheckpointStore(tmp_path / "resumed", every_steps=10)
+    other.directory.mkdir()
+    shutil.copy(store.directory / "step-000000010.safetensors", other.directory)
+    inject_once_at(monkeypatch, poison_value, {17})
+    history = train(resumed, *data, protocol, checkpoints=other, resume=True)
+    assert history.recoveries == [3, 17]
+    assert same(whole, resumed)
+
+
+def test_the_snapshot_stays_good_after_it_was_used(data, make_model):
+    state = TrainingState(make_model(), Minibatches(24, None, 0), seed=0, history=History())
+
+    def steps(count):
+        for _ in range(count):
+            state.gradient.normal_(generator=state.noise)
+            state.update(1e-2)
+
+    def tensors():
+        return {name: value.clone() for name, value in state.tensors().items()}
+
+    steps(3)
+    guarded, expected = guard.Guard(state), tensors()
+    for _ in range(2):
+        steps(2)
+        guarded.restore()
+        found = tensors()
+        assert found.keys() == expected.keys() and "adam.exp_avg_sq.layers.0.loc" in found
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert state.step == 3
+
+
+def test_a_gradient_that_adam_cannot_square_is_a_fault(data, make_model, protocol, monkeypatch):
+    def steep(model, value):
+        return value + 1e30 * (model.layers[0].loc - model.layers[0].loc.detach()).sum()
+
+    done = inject(monkeypatch, steep, first=2, times=1)
+    model = make_model(dtype=torch.float32)
+    history = train(model, *data, protocol.replace(max_iter=5))
+    assert (len(done), history.recoveries) == (1, [2]) and finite(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_absurd_learning_rate_leaves_a_finite_model(data, make_model, protocol, dtype):
+    model = make_model(dtype=dtype)
+    history = train(model, *data, protocol.replace(learning_rate=1e3, schedule="constant"))
+    assert history.stopped_by == "max_iter" and history.recoveries
+    assert finite(model)
+
+
+@pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
+def test_replaying_a_step_finds_the_layer_that_overflows(data, make_model, process):
+    model = make_model(process, depth=4)
+    large = {"dwp": "log_scale", "dgp": "pseudo_targets", "dsvi": "loc", "diwp": "scale_root"}
+    parameters = dict(model.layers[1].named_parameters())
+    with torch.no_grad():
+        parameters.get(large[process], next(iter(parameters.values()))).fill_(1e200)
+    noise = Noise(2, torch.Generator().manual_seed(0))
+    _, layer = explain(model, None, math.nan, data[0], noise)
+    assert layer == "layer 2"
+
+
+def test_the_steepest_parameter_is_named(data, make_model):
+    model = make_model(dtype=torch.float32)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    model.layers[1].loc.grad.fill_(-1e30)
+    where, layer = explain(model, None, 0.0, data[0], Noise(2))
+    assert layer == "layer 2" and "layers.1.loc is too large" in where
+
+
+def test_layer_1_is_not_found_in_layer_12(data, make_model):
+    noise = Noise(2)
+    model = make_model(depth=3)
+    model.layers[1].name = "layer 12"
+    error = CholeskyError("the kernel matrix of layer 12 is not positive definite.")
+    assert explain(model, error, math.nan, data[0], noise)[1] == "layer 12"

@@ -1,0 +1,71 @@
+import math
+
+import numpy as np
+import pytest
+
+from deepwishart.training import Protocol
+
+BASE = Protocol(100, 1e-2, 1e-4, "cosine", kl_anneal=20)
+
+
+def test_the_papers_protocol():
+    small, large = Protocol.named("paper", 2_000), Protocol.named("paper", 2_001)
+    assert small.batch_size is None and large.batch_size == 1_000
+    assert (small.max_iter, small.num_samples, small.kl_anneal) == (20_000, 10, 1_000)
+    rates = [small.learning_rate_at(step) for step in (0, 9_999, 10_000, 19_999)]
+    assert rates == [1e-2, 1e-2, 1e-3, 1e-3]
+
+
+def test_cosine_starts_ends_and_halves_where_it_should():
+    assert BASE.learning_rate_at(0) == 1e-2
+    assert math.isclose(BASE.learning_rate_at(99), 1e-4, rel_tol=1e-12)
+    middle = 0.5 * (BASE.learning_rate_at(49) + BASE.learning_rate_at(50))
+    assert math.isclose(middle, 0.5 * (1e-2 + 1e-4), rel_tol=1e-12)
+    rates = [BASE.learning_rate_at(step) for step in range(100)]
+    assert rates == sorted(rates, reverse=True)
+    assert BASE.replace(max_iter=1).learning_rate_at(0) == 1e-2
+
+
+def test_constant_ignores_the_final_rate():
+    assert BASE.replace(schedule="constant").learning_rate_at(99) == 1e-2
+
+
+def test_kl_weight_rises_linearly_to_one():
+    assert [BASE.kl_weight_at(step) for step in (0, 5, 20, 99)] == [0.0, 0.25, 1.0, 1.0]
+    assert BASE.replace(kl_anneal=0).kl_weight_at(0) == 1.0
+
+
+def test_numbers_of_other_libraries_become_plain_ones():
+    made = BASE.replace(max_iter=np.int64(7), learning_rate=np.float32(0.5))
+    assert type(made.max_iter) is int and type(made.learning_rate) is float
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("max_iter", 0),
+        ("max_iter", 2.5),
+        ("max_iter", True),
+        ("learning_rate", 0.0),
+        ("learning_rate", math.nan),
+        ("final_learning_rate", -1e-3),
+        ("learning_rate", "fast"),
+        ("schedule", "cosin"),
+        ("kl_anneal", -1),
+        ("num_samples", 0),
+        ("batch_size", 0),
+        ("clip_norm", math.inf),
+    ],
+)
+def test_errors_name_the_argument(argument, value):
+    with pytest.raises(ValueError, match=argument):
+        BASE.replace(**{argument: value})
+
+
+def test_unknown_names_suggest_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'paper'"):
+        Protocol.named("papr", 10)
+    with pytest.raises(ValueError, match="Did you mean 'max_iter'"):
+        BASE.replace(max_iters=3)
+    with pytest.raises(ValueError, match="Did you mean 'cosine'"):
+        BASE.replace(schedule="cos")
