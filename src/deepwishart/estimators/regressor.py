@@ -53,7 +53,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         n_samples: posterior samples per training step.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's.
-        learning_rate: initial step size of Adam; ``None``: the protocol's, 1e-2.
+        learning_rate: initial step size of Adam; ``None``: the protocol's.
         batch_size: rows per step; ``"auto"``: the protocol's choice; ``None``: all.
         kl_anneal: steps over which the Kullback--Leibler term fades in; ``None``: the protocol's.
         protocol: ``"fast"``, ``"paper"`` or a :class:`deepwishart.training.Protocol`; the

@@ -83,7 +83,7 @@ def build(
         process: ``"dwp"`` (deep Wishart process), ``"dgp"`` (global-inducing deep GP with exactly
             the same prior), ``"dsvi"`` (doubly stochastic deep GP) or ``"diwp"`` (deep inverse
             Wishart process).
-        X: training inputs ``(N, num_features)``.
+        X: training inputs ``(N, num_features)``; the model is put on their device.
         y: training targets ``(N, D)`` or ``(N,)``.
         depth: number of layers, the output layer included; 1 is a sparse GP.
         width: degrees of freedom :math:`\nu` of every hidden layer; the number of features if
@@ -105,6 +105,7 @@ def build(
         close = difflib.get_close_matches(str(process), PROCESSES, n=1, cutoff=0.3)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"Unknown process {process!r}; choose from {', '.join(PROCESSES)}.{hint}")
+    device = torch.as_tensor(X).device
     X, y = _check_data(X, y, dtype)
     _check_positive(depth=depth, num_inducing=num_inducing, width=1 if width is None else width)
     if linear_mean and process != "dsvi":
@@ -126,7 +127,7 @@ def build(
         linear_mean=linear_mean,
         generator=generator,
     )
-    return PROCESSES[process](process, plan).to(X.device)
+    return PROCESSES[process](process, plan).to(device)
 
 
 def _global_inducing_model(
@@ -254,7 +255,8 @@ def _check_data(X: Tensor, y: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tenso
         raise ValueError(
             f"y must have one row for each of the {X.shape[0]} rows of X, got {tuple(y.shape)}."
         )
-    X, y = X.to(dtype), y.to(dtype)
+    # Models are put together on the CPU, whatever the device that they are for.
+    X, y = X.to(device="cpu", dtype=dtype), y.to(device="cpu", dtype=dtype)
     for name, values in (("X", X), ("y", y)):
         if not torch.isfinite(values).all():
             column = int((~torch.isfinite(values)).any(0).nonzero()[0])

@@ -137,6 +137,6 @@ def _unknown(what: str, name: object, choices: tuple[str, ...]) -> str:
 # The one table of numbers.
 _PROTOCOLS = {
     "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000, num_samples=10),
-    "fast": Protocol(3_000, 1e-2, 1e-4, "cosine", kl_anneal=300, num_samples=10),
+    "fast": Protocol(3_000, 3e-2, 1e-4, "cosine", kl_anneal=300, num_samples=10),
 }
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000
