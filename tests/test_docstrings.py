@@ -16,13 +16,7 @@ import deepwishart
 # files, a cluster or a terminal. Everything else has an example.
 WITHOUT_EXAMPLE = {
     "deepwishart.cli": {"app"},
-    "deepwishart.datasets": {"load"},
-    "deepwishart.distributions": {"GramDistribution"},
-    "deepwishart.experiments": {"Engine", "RayEngine", "pending", "run_sweep"},
-    "deepwishart.linalg": {"condition"},
-    "deepwishart.metrics": {"MixturePrediction"},
-    "deepwishart.persistence": {"read_model"},
-    "deepwishart.tables": {"stream_table"},
+    "deepwishart.experiments": {"Engine", "RayEngine"},
 }
 
 

@@ -227,6 +227,12 @@ def condition(
     Returns:
         mean ``(..., N, D)`` and variance ``(..., N)``; the variance is floored at the dtype's
         machine epsilon times :math:`k_{tt}`, and has no sample dimension where the kernel has none.
+
+    >>> inverse = factor(torch.tensor([[2.0]])).inverse  # a single inducing point, K_ii = 2
+    >>> K_it, k_tt, F_i = torch.tensor([[1.0]]), torch.tensor([2.0]), torch.tensor([[4.0]])
+    >>> mean, variance = condition(inverse, K_it, k_tt, inverse @ F_i)
+    >>> round(mean.item(), 4), round(variance.item(), 4)
+    (2.0, 1.5)
     """
     shared = diagonal.ndim == 1 and weights.ndim > 2
     if shared:

@@ -36,7 +36,14 @@ _PAIR_ELEMENTS = 2**22  # elements of one samples x samples x rows block of the 
 
 @runtime_checkable
 class MixturePrediction(Protocol):
-    """A prediction that knows its Gaussian components."""
+    """A prediction that knows its Gaussian components.
+
+    >>> class TwoGuesses:
+    ...     def components(self):
+    ...         yield np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1))
+    >>> rmse(TwoGuesses(), np.array([0.0]))
+    0.0
+    """
 
     def components(self) -> Iterator[tuple[Any, Any]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""

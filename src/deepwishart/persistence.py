@@ -90,6 +90,13 @@ def read_model(
 
     Raises:
         ModelFileError: nothing there, a file missing, damaged or changed, or a newer format.
+
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = write_model(Path(folder) / "model", {"w": torch.ones(2)}, {"depth": 2})
+    ...     tensors, config, history = read_model(Path(folder) / "model")
+    >>> tensors["w"], config
+    (tensor([1., 1.]), {'depth': 2})
     """
     where = Path(path).resolve()
     if not where.exists() and _previous(where).exists():

@@ -77,6 +77,11 @@ def load(name: str, source: Source | None = None) -> Dataset:
 
     Raises:
         DataFileError: a file is missing, truncated or altered, or cannot be downloaded.
+
+    >>> load("yatch")
+    Traceback (most recent call last):
+    ...
+    ValueError: ...Did you mean 'yacht'?...
     """
     chosen, source = entry(name), source or Source.find()
     if source.base_url is not None:

@@ -36,6 +36,11 @@ class GramDistribution(Distribution, ABC):
         scale_tril: :math:`L`, ``(..., P, P)``, the Cholesky factor of the scale matrix. Parameters
             keep the shape in which they were given and broadcast to ``batch_shape`` when used.
         rank: :math:`m`.
+
+    >>> from deepwishart.distributions import Wishart
+    >>> law = Wishart(2, covariance_matrix=torch.eye(3))
+    >>> law.rank, law.rsample_root((5,)).shape, law.rsample((5,)).shape
+    (2, torch.Size([5, 3, 2]), torch.Size([5, 3, 3]))
     """
 
     has_rsample = True

@@ -40,6 +40,13 @@ def stream_table(path: str | os.PathLike[str], batch_rows: int = 8192) -> Iterat
     """As :func:`read_table`, in batches of at most ``batch_rows`` rows and in order.
 
     Memory does not grow with the length of the file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "table.csv"
+    ...     _ = path.write_text("x\\n1\\n2\\n3\\n")
+    ...     [len(batch) for batch in stream_table(path, batch_rows=2)]
+    [2, 1]
     """
     file = Path(path)
     lazy = _scan(file)
