@@ -31,7 +31,8 @@ class ToySettings:
     Args:
         seeds: each seed makes its own data, initial model and training noise, the same for both
             processes.
-        max_iter: training steps; the other numbers are those of the ``"fast"`` protocol.
+        max_iter: training steps; the other numbers are those of the ``"fast"`` protocol, but for a
+            first learning rate of 1e-2.
         num_inducing: inducing points.
         width: features of the hidden layer.
         depth: layers, the output layer included.
@@ -59,7 +60,8 @@ class ToySettings:
     @property
     def protocol(self) -> Protocol:
         """How every model is trained."""
-        return Protocol.named("fast", num_rows=40).replace(max_iter=self.max_iter)
+        fast = Protocol.named("fast", num_rows=40)
+        return fast.replace(max_iter=self.max_iter, learning_rate=1e-2)
 
     @property
     def grid(self) -> np.ndarray:

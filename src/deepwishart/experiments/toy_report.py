@@ -135,7 +135,9 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
         "good, which is why variety is measured on Gram matrices, and on the correlations between "
         "function values that follow from them. In the root drawn here f_2 is zero at the first "
         "inducing point, so all samples meet there. The size of features has no meaning of its own "
-        "either: the output kernel's lengthscale makes up for it."
+        "either: the output kernel's lengthscale makes up for it. That is why distances are taken "
+        "relative to it; plain distances between Gram matrices, which were tried first, mostly "
+        "compare sizes."
     )
     return "\n".join(lines) + "\n"
 
