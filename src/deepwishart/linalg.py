@@ -53,7 +53,8 @@ def default_jitter(dtype: torch.dtype) -> float:
     r"""Relative diagonal jitter used for kernel matrices of this dtype.
 
     :math:`10^{-6}` in double and :math:`10^{-5}` in single precision, as a fraction of the mean
-    diagonal: the smallest powers of ten with which 100 coincident inducing points still factorise.
+    diagonal. One hundred coincident points factorise from about :math:`10^{-15}` and
+    :math:`10^{-7}` on; the rest is a margin for kernel matrices that are rounded themselves.
 
     >>> default_jitter(torch.float64)
     1e-06
