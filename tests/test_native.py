@@ -13,7 +13,7 @@ from deepwishart.linalg import GaussianKernel
 
 
 def normal(*shape: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def values_and_gradients(function, inputs, plain):
@@ -87,6 +87,164 @@ def test_many_rows_in_pieces(batch, monkeypatch):
     plain = values_and_gradients(gaussian_condition, inputs, plain=True)
     for first, second in zip(fused, plain, strict=True):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
+def positive(*batch: int, size: int, seed: int) -> torch.Tensor:
+    root = normal(*batch, size, size, seed=seed) / size**0.5
+    return root @ root.mT + torch.eye(size, dtype=torch.float64)
+
+
+def bartlett_factor(samples: int, size: int, rank: int) -> torch.Tensor:
+    factor = normal(samples, size, rank, seed=9).tril()
+    factor.diagonal(dim1=-2, dim2=-1).abs_()
+    return factor
+
+
+def symmetrised(function):
+    """Of the first two arguments only the symmetric part matters, as for kernel matrices."""
+
+    def wrapped(first, second, *others, plain):
+        first, second = 0.5 * (first + first.mT), 0.5 * (second + second.mT)
+        return function(first, second, *others, plain=plain)
+
+    return wrapped
+
+
+@symmetrised
+def draw_root(K, T, q, A, plain):
+    return linalg.draw_root(K, T, q, A, scale=0.25, degrees=5.0, plain=plain)[:4]
+
+
+@symmetrised
+def draw_layer(K, T, q, A, x, y, log_height, log_lengthscale, plain):
+    """A layer's inducing points and its rows, as in training."""
+    drawn = linalg.draw_root(K, T, q, A, scale=0.25, degrees=5.0, plain=plain)
+    assert (drawn.closed is None) == (plain or K.ndim == 2)
+    kernel = GaussianKernel(x, y, log_height, log_lengthscale)
+    rows = linalg.draw_rows(
+        drawn.inverse,
+        kernel,
+        log_height.exp().expand(y.shape[:-1]),
+        drawn.weights,
+        normal(A.shape[0], y.shape[-2], A.shape[-1], seed=77).to(A.dtype),
+        scale=0.25,
+        closed=drawn.closed,
+        plain=plain,
+    )
+    return rows, drawn.log_density, drawn.root
+
+
+def root_inputs(size: int, rank: int, *batch: int) -> list[torch.Tensor]:
+    return [
+        positive(*batch, size=size, seed=1),
+        positive(size=size, seed=2),
+        torch.tensor(0.3, dtype=torch.float64),
+        bartlett_factor(3, size, rank),
+    ]
+
+
+def layer_inputs(size: int, rank: int, num_rows: int, *batch: int) -> list[torch.Tensor]:
+    kernel, *others = root_inputs(size, rank, *batch)
+    scalars = [torch.tensor(value, dtype=torch.float64) for value in (0.3, 0.2)]
+    points = [normal(*batch, n, 2, seed=n) for n in (size, num_rows)]
+    return [kernel + 2.0 * torch.eye(size, dtype=torch.float64), *others, *points, *scalars]
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("size, rank", [(1, 1), (5, 3), (70, 4), (210, 2)])
+def test_draw_root(batch, size, rank):
+    inputs = root_inputs(size, rank, *batch)
+    fused = values_and_gradients(draw_root, inputs, plain=False)
+    plain = values_and_gradients(draw_root, inputs, plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("size, rank, num_rows", [(1, 1, 1), (5, 3, 40), (70, 4, 9)])
+def test_rows_drawn_from_the_closed_form(batch, size, rank, num_rows, monkeypatch):
+    monkeypatch.setattr(linalg, "_CACHED_ROWS", 16)
+    inputs = layer_inputs(size, rank, num_rows, *batch)
+    fused = values_and_gradients(draw_layer, inputs, plain=False)
+    plain = values_and_gradients(draw_layer, inputs, plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_a_layer_passes_gradcheck(batch):
+    leaves = [t.requires_grad_() for t in layer_inputs(4, 2, 5, *batch)]
+    assert torch.autograd.gradcheck(lambda *x: draw_layer(*x, plain=False), leaves)
+
+
+def test_single_precision_rows_agree_with_double():
+    # Here the closed form differs: a factor in single precision, an inverse in double.
+    kernel, *others = layer_inputs(30, 4, 50, 3)
+    inputs = [10.0 * kernel, *others]  # so that no variance is floored, which dtypes do differently
+
+    def in_single(*arguments, plain):
+        drawn = draw_layer(*(argument.float() for argument in arguments), plain=plain)
+        return tuple(part.double() for part in drawn)
+
+    double = values_and_gradients(draw_layer, inputs, plain=False)
+    single = values_and_gradients(in_single, inputs, plain=False)
+    for first, second in zip(single, double, strict=True):
+        scale = second.abs().max()
+        torch.testing.assert_close(first / scale, second / scale, rtol=0, atol=1e-4)
+
+
+def test_floored_variances_have_no_slope():
+    # A row at an inducing point of an almost noiseless kernel has the smallest variance there is.
+    x = normal(2, 6, 1, seed=3)
+    zero = torch.tensor(0.0, dtype=torch.float64)
+    K = linalg.gaussian_square(x, zero, zero - 3.0) * (1 + 1e-13)
+    inverse = linalg.factor(K).inverse
+    root = normal(2, 6, 2, seed=4)
+    closed = linalg.closed_form(K, inverse, root, inverse @ root)
+    kernel = GaussianKernel(x, x.clone().requires_grad_(), zero, zero - 3.0)
+    noise = normal(2, 6, 2, seed=5)
+    diagonal = torch.ones(2, 6, dtype=torch.float64)
+    rows = linalg.draw_rows(
+        inverse, kernel, diagonal, inverse @ root, noise, scale=1.0, closed=closed
+    )
+    torch.testing.assert_close(rows, root, rtol=0, atol=1e-5)
+    (gradient,) = torch.autograd.grad(rows.sum(), kernel.right)
+    assert bool(gradient.isfinite().all())
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("size, columns", [(1, 1), (5, 3), (70, 1), (210, 2)])
+def test_observe(batch, size, columns):
+    K = positive(*batch, size=size, seed=1)
+    inputs = [K, normal(size, size, seed=2) / size**0.5, normal(size, columns, seed=3)]
+
+    def function(K, M, v, plain):
+        return tuple(linalg.observe(0.5 * (K + K.mT), M, v, scale=0.25, plain=plain))
+
+    fused = values_and_gradients(function, inputs, plain=False)
+    plain = values_and_gradients(function, inputs, plain=True)
+    for first, second in zip(fused, plain, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+    leaves = [t[..., :5, :5].detach().requires_grad_() for t in inputs]
+    assert torch.autograd.gradcheck(lambda *x: function(*x, plain=False), leaves)
+
+
+def test_jitter_is_its_own_adjoint():
+    leaf = normal(2, 3, 3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda matrix: linalg.add_jitter(matrix, 0.1), leaf)
+    amounts = torch.full((2, 1), 0.1, dtype=torch.float64)  # tensors take the plain path
+    torch.testing.assert_close(linalg.add_jitter(leaf, 0.1), linalg.add_jitter(leaf, amounts))
+
+
+def test_a_root_that_cannot_be_drawn_falls_back_to_more_jitter():
+    K, T, q, A = root_inputs(4, 2, 3)
+    singular = torch.ones_like(K)
+    drawn = linalg.draw_root(singular, T, q, A, scale=1.0, degrees=2.0, what="layer 7")
+    assert bool(drawn.root.isfinite().all())
+    with pytest.raises(linalg.CholeskyError, match="layer 7 contains NaN"):
+        linalg.draw_root(K * float("nan"), T, q, A, scale=1.0, degrees=2.0, what="layer 7")
+    with pytest.raises(linalg.CholeskyError, match="the posterior contains NaN"):
+        linalg.observe(K * float("nan"), T, A[0], what="the posterior")
 
 
 def test_gaussian_condition_passes_gradcheck():
@@ -199,6 +357,6 @@ def test_whole_models_agree_with_and_without_native_kernels(tmp_path):
         torch.testing.assert_close(
             torch.tensor(values, dtype=torch.float64),
             torch.tensor(off[process], dtype=torch.float64),
-            rtol=1e-7,
+            rtol=1e-8,
             atol=1e-8,
         )

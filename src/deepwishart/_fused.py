@@ -73,7 +73,8 @@ def _cholesky_gradient(
         return None
     native = _native.operations(lower)
     if native is not None:
-        return native.cholesky_backward(lower, inverse, grad_lower, grad_inverse)
+        gradients = (g if g is None else g.contiguous() for g in (grad_lower, grad_inverse))
+        return native.cholesky_backward(lower, inverse, *gradients)
     if grad_lower is None:
         middle = torch.matmul(grad_inverse, inverse.mT).neg_()  # type: ignore[arg-type]
     else:
@@ -91,7 +92,7 @@ class Cholesky(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, lower: Tensor) -> Tensor:
-        ctx.save_for_backward(lower)
+        ctx.save_for_backward(lower.contiguous())
         return lower.view_as(lower)
 
     @staticmethod
@@ -108,7 +109,7 @@ class CholeskyWithInverse(torch.autograd.Function):
     def forward(ctx: Any, matrix: Tensor, lower: Tensor) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         inverse = triangular_inverse(lower)
-        ctx.save_for_backward(lower, inverse)
+        ctx.save_for_backward(lower.contiguous(), inverse)
         return lower.view_as(lower), inverse
 
     @staticmethod
@@ -225,6 +226,64 @@ class GaussianCondition(torch.autograd.Function):
         return projection, left, right, log_height, log_lengthscale, weights
 
 
+class GaussianSample(torch.autograd.Function):
+    r"""A draw of rows given inducing points, with :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}`
+    formed on the way; native only.
+
+    .. math:: F_t = m_t + d_t\, \epsilon_t, \quad m_t = k_t^\top K_{ii}^{-1} F_i, \quad
+              d_t^2 = s \max(h - s_t, \text{floor}), \quad s_t = k_t^\top K_{ii}^{-1} k_t
+
+    The gradient goes to :math:`K_{ii}` and :math:`F_i` directly, past any factor. With
+    :math:`B = K_{ii}^{-1} K_{it}`, :math:`\bar m = \bar F_t` and
+    :math:`\bar s_t = -\tfrac{s}{2 d_t}\, \bar F_t^\top \epsilon_t` (0 where floored),
+
+    .. math:: \bar K_{it} = 2 B \operatorname{diag}(\bar s) + K_{ii}^{-1} F_i\, \bar m^\top, \quad
+              \bar F_i = B \bar m, \quad
+              \bar K_{ii} = -\tfrac12 \big(\bar K_{it} B^\top
+              + \bar F_i\, (K_{ii}^{-1} F_i)^\top\big),
+
+    which is symmetric: one product of size :math:`P^2 N` forward and one backward (two in single
+    precision, where :math:`K_{ii}^{-1}` is too inexact and :math:`L^{-1}` is used), and none of
+    size :math:`P^3`. Features and height receive the rest as in :class:`GaussianCondition`.
+    ``form`` is :math:`K_{ii}^{-1}`, or :math:`L^{-1}` in single precision, and ``solved`` is
+    :math:`K_{ii}^{-1} F_i`; both are taken as known functions of ``kernel`` and ``root``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kernel: Tensor,
+        root: Tensor,
+        left: Tensor,
+        right: Tensor,
+        log_height: Tensor,
+        log_lengthscale: Tensor,
+        form: Tensor,
+        solved: Tensor,
+        noise: Tensor,
+        scale: float,
+    ) -> Tensor:
+        native = _native.operations(form)
+        left, right, solved, noise = (t.contiguous() for t in (left, right, solved, noise))
+        scalars = (log_height.item(), log_lengthscale.item())
+        sample, cross, product, a, b, deviation = native.gaussian_sample_forward(  # type: ignore[union-attr]
+            form, solved, left, right, *scalars, noise, scale
+        )
+        ctx.scalars = (*scalars, scale)
+        ctx.save_for_backward(form, solved, a, b, cross, product, noise, deviation)
+        return sample
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        native = _native.operations(grad)
+        kernel, root, left, right, scalars = native.gaussian_sample_backward(  # type: ignore[union-attr]
+            *ctx.saved_tensors, *ctx.scalars, grad.contiguous()
+        )
+        log_height, log_lengthscale = scalars.sum(0)
+        return (kernel, root, left, right, log_height, log_lengthscale, None, None, None, None)
+
+
 class GaussianSquare(torch.autograd.Function):
     r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric with :math:`h` on the
     diagonal; native only. The gradient is that of :class:`GaussianCondition` with both arguments
@@ -249,3 +308,144 @@ class GaussianSquare(torch.autograd.Function):
         )
         log_height, log_lengthscale = scalars.sum(0)
         return features, log_height, log_lengthscale
+
+
+class AddJitter(torch.autograd.Function):
+    r""":math:`K \mapsto K + \tfrac\epsilon P \operatorname{tr}(K) I`, which is its own adjoint;
+    native only."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, jitter: float) -> Tensor:
+        ctx.relative = jitter / matrix.shape[-1]
+        return _add_to_diagonal(matrix, ctx.relative)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _add_to_diagonal(grad, ctx.relative), None
+
+
+def _add_to_diagonal(matrix: Tensor, relative: float) -> Tensor:
+    result: Tensor = _native.operations(matrix).add_to_diagonal(matrix.contiguous(), relative)  # type: ignore[union-attr]
+    return result
+
+
+class DrawRoot(torch.autograd.Function):
+    r"""A layer at its inducing points, :math:`(K, T, q, A) \mapsto (H, F, w, d)`; native only.
+
+    .. math:: K = L L^\top, \quad H = L^{-1}, \quad R R^\top = (1-q)\, s K + q\, T, \quad F = R A,
+              \quad w = H F, \quad d = \nu \log\frac{|R|}{|\sqrt s L|} - \frac{|w|^2}{2s}
+
+    Gradients: with :math:`C = K^{-1}`, :math:`d` has the slope :math:`-\tfrac1s C F` in :math:`F`
+    and :math:`\tfrac1{2s} C F F^\top C - \tfrac\nu2 C` in :math:`K`, :math:`F` being fixed. Along
+    the root, :math:`\bar F' = \bar F + H^\top \bar w - \tfrac{\bar d}s C F` and
+    :math:`\bar A = R^\top \bar F'`. With :math:`\Phi` as in :func:`_cholesky_gradient`, :math:`R`
+    receives :math:`\bar F' A^\top` and :math:`\nu \bar d` over its diagonal, and :math:`L` what
+    reaches :math:`H` directly or through :math:`w`, so that
+
+    .. math:: M_R = R^\top \bar R = \bar A A^\top + \nu \bar d\, I, \qquad
+              M_L = -\bar H H^\top - \bar w w^\top
+
+    are whitened outer products in place of :math:`P^3` products; :math:`M_L` is zero in training,
+    where rows bypass :math:`H` and :math:`w` (:class:`GaussianSample`). Then, with
+    :math:`\bar K_M = L^{-\top} \tfrac12 (\Phi(M) + \Phi(M)^\top) L^{-1}`, and :math:`R` for
+    :math:`L` in the case of :math:`M_R`,
+
+    .. math:: \bar K = \bar d\, \partial_K d + \bar K_{M_L} + (1-q) s\, \bar K_{M_R}, \quad
+              \bar T = q\, \bar K_{M_R}, \quad
+              \bar q = \langle \bar K_{M_R}, T - s K \rangle.
+
+    Columns of ``factor`` may hold several samples, in ``groups``, each with its own :math:`d`.
+    Also returns, without gradients, ``form`` and ``solved`` for :class:`GaussianSample` and
+    ``info`` as :func:`cholesky_ex` does; where that is not zero, nothing else is valid.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        kernel: Tensor,
+        learned: Tensor,
+        mixing: Tensor,
+        factor: Tensor,
+        scale: float,
+        degrees: float,
+        groups: int,
+    ) -> tuple[Tensor, ...]:
+        native = _native.operations(kernel)
+        ctx.set_materialize_grads(False)
+        kernel, learned, factor = kernel.contiguous(), learned.contiguous(), factor.contiguous()
+        ctx.numbers = (mixing.item(), scale, degrees)
+        inverse, mixed, root, weights, form, solved, density, info = native.draw_root_forward(  # type: ignore[union-attr]
+            kernel, learned, ctx.numbers[0], factor, scale, degrees, groups
+        )
+        ctx.save_for_backward(kernel, learned, factor, inverse, mixed, weights, form, solved)
+        form = form.detach()  # may be inverse itself
+        ctx.mark_non_differentiable(form, solved, info)
+        return inverse, root, weights, density, form, solved, info
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        kernel, learned, factor, *kept = ctx.saved_tensors
+        q, scale, degrees = ctx.numbers
+        incoming = [g if g is None else g.contiguous() for g in gradients[:4]]
+        native = _native.operations(kernel)
+        grad_kernel, grad_learned, grad_mixing, grad_factor = native.draw_root_backward(  # type: ignore[union-attr]
+            kernel, learned, q, factor, scale, degrees, *kept, *incoming
+        )
+        return (
+            grad_kernel,
+            grad_learned.sum(0),
+            grad_mixing.sum(),
+            grad_factor,
+            None,
+            None,
+            None,
+        )
+
+
+class Observe(torch.autograd.Function):
+    r"""Pseudo-observations of a Gaussian,
+    :math:`(K, M, v) \mapsto (H, Y, w, (\log|B|, \operatorname{tr} B^{-1}, |H^\top w|^2))`; native
+    only.
+
+    .. math:: B = I + s\, M^\top K M = L L^\top, \quad H = L^{-1}, \quad Y = H M^\top, \quad w = Y v
+
+    With :math:`n` the gradients of the three numbers, which are :math:`2 \sum_j \log L_{jj}`,
+    :math:`|H|_F^2` and :math:`|H^\top w|^2`:
+
+    .. math:: \bar w' &= \bar w + 2 n_3 H H^\top w, \qquad \bar Y' = \bar Y + \bar w' v^\top, \qquad
+              \bar v = Y^\top \bar w' \\
+              \bar H' &= \bar H + 2 n_2 H + 2 n_3 w w^\top H + \bar Y' M, \qquad
+              M_L = 2 n_1 I - \bar H' H^\top \\
+              \bar B &= H^\top \tfrac12 (\Phi(M_L) + \Phi(M_L)^\top) H, \qquad
+              \bar K = s M \bar B M^\top, \qquad \bar M = \bar Y'^\top H + 2 s K M \bar B.
+
+    Also returns ``info`` as :func:`cholesky_ex` does; where it is not zero, nothing else is valid.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, kernel: Tensor, root: Tensor, targets: Tensor, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        native = _native.operations(kernel)
+        ctx.set_materialize_grads(False)
+        kernel, root, targets = kernel.contiguous(), root.contiguous(), targets.contiguous()
+        inverse, projection, whitened, numbers, products, info = native.observe_forward(  # type: ignore[union-attr]
+            kernel, root, targets, scale
+        )
+        ctx.scale = scale
+        ctx.save_for_backward(root, targets, inverse, projection, whitened, products)
+        ctx.mark_non_differentiable(info)
+        return inverse, projection, whitened, numbers, info
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        root, targets, *kept = ctx.saved_tensors
+        incoming = [g if g is None else g.contiguous() for g in gradients[:4]]
+        native = _native.operations(root)
+        grad_kernel, grad_root, grad_targets = native.observe_backward(  # type: ignore[union-attr]
+            root, targets, ctx.scale, *kept, *incoming
+        )
+        return grad_kernel, grad_root.sum(0), grad_targets.sum(0), None

@@ -20,15 +20,22 @@ from deepwishart import _fused, _native
 __all__ = [
     "LARGEST_JITTER",
     "CholeskyError",
+    "ClosedForm",
     "Factor",
     "GaussianKernel",
+    "Observations",
+    "RootDraw",
     "add_jitter",
     "cholesky",
+    "closed_form",
     "condition",
     "default_jitter",
+    "draw_root",
+    "draw_rows",
     "factor",
     "gaussian_square",
     "log_det",
+    "observe",
     "solve_lower",
     "solve_upper",
 ]
@@ -47,6 +54,60 @@ class Factor(NamedTuple):
 
     lower: Tensor
     inverse: Tensor
+
+
+class ClosedForm(NamedTuple):
+    r"""What :func:`draw_rows` needs to send gradients straight to :math:`K_{ii}` and :math:`F_i`.
+
+    Attributes:
+        kernel: :math:`K_{ii}` with jitter, ``(S, P, P)``.
+        root: :math:`F_i`, ``(S, P, D)``.
+        form: :math:`K_{ii}^{-1}`, or :math:`L^{-1}` in single precision; no gradient.
+        solved: :math:`K_{ii}^{-1} F_i`; no gradient.
+    """
+
+    kernel: Tensor
+    root: Tensor
+    form: Tensor
+    solved: Tensor
+
+
+class RootDraw(NamedTuple):
+    r"""What :func:`draw_root` returns.
+
+    Attributes:
+        inverse: :math:`L^{-1}`, ``(..., P, P)``.
+        root: :math:`F = R A`, ``(S, P, m)``.
+        weights: :math:`w = L^{-1} F`, ``(S, P, m)``.
+        log_density: :math:`\nu \log(|R| / |\sqrt s L|) - |w|^2 / 2s`, ``(S,)``.
+        closed: for :func:`draw_rows`; ``None`` where it has no use.
+    """
+
+    inverse: Tensor
+    root: Tensor
+    weights: Tensor
+    log_density: Tensor
+    closed: ClosedForm | None
+
+
+class Observations(NamedTuple):
+    r"""What :func:`observe` returns.
+
+    Attributes:
+        inverse: :math:`L_B^{-1}`, ``(..., P, P)``.
+        projection: :math:`L_B^{-1} M^\top`, ``(..., P, P)``.
+        whitened: :math:`w = L_B^{-1} M^\top v`, ``(..., P, D)``.
+        log_det: :math:`\log|B|`, ``(...)``.
+        trace: :math:`\operatorname{tr} B^{-1}`, ``(...)``.
+        solved: :math:`|L_B^{-\top} w|^2`, ``(...)``.
+    """
+
+    inverse: Tensor
+    projection: Tensor
+    whitened: Tensor
+    log_det: Tensor
+    trace: Tensor
+    solved: Tensor
 
 
 def default_jitter(dtype: torch.dtype) -> float:
@@ -69,6 +130,9 @@ def add_jitter(matrix: Tensor, jitter: float | Tensor) -> Tensor:
     tensor([[3., 0.],
             [0., 3.]])
     """
+    if isinstance(jitter, float) and _native.operations(matrix) is not None:
+        jittered: Tensor = _fused.AddJitter.apply(matrix, jitter)
+        return jittered
     diagonal = matrix.diagonal(dim1=-2, dim2=-1)
     amount = (jitter * diagonal.mean(-1, keepdim=True)).expand(diagonal.shape)
     return matrix + torch.diag_embed(amount)
@@ -126,6 +190,140 @@ def factor(
         return Factor(lower, inverse)
     flat = _fused.CholeskyWithInverse.apply(_flatten(prepared), _flatten(lower))
     return Factor(*(part.reshape(prepared.shape) for part in flat))
+
+
+def draw_root(
+    kernel: Tensor,
+    learned: Tensor,
+    mixing: Tensor,
+    factor: Tensor,
+    *,
+    scale: float,
+    degrees: float,
+    what: str = "matrix",
+    plain: bool = False,
+) -> RootDraw:
+    r"""The root :math:`F = R A` of a Gram matrix drawn with a mixed scale, and what is needed to
+    score it and to condition on it:
+
+    .. math:: K = L L^\top, \qquad R R^\top = (1-q)\, s K + q\, T, \qquad w = L^{-1} F.
+
+    A kernel without sample dimension (the first layer) is factorised once, with the factors
+    folded into columns. Failing factorisations are handled as in :func:`cholesky`.
+
+    Args:
+        kernel: :math:`K`, ``(P, P)`` or ``(S, P, P)``.
+        learned: :math:`T`, ``(P, P)``, positive semi-definite.
+        mixing: :math:`q \in (0, 1)`, a scalar.
+        factor: :math:`A`, ``(S, P, m)``.
+        scale: :math:`s`.
+        degrees: :math:`\nu`, for the log density.
+        what: what error messages call the layer.
+        plain: use ordinary autograd instead of the fused gradient.
+
+    >>> K, A = 4.0 * torch.eye(1), torch.ones(1, 1, 1)
+    >>> draw = draw_root(K, torch.eye(1), torch.tensor(0.0), A, scale=1.0, degrees=1.0)
+    >>> draw.root.item(), draw.weights.item(), draw.log_density.item()
+    (2.0, 1.0, -0.5)
+    """
+    if not plain and _native.operations(kernel, factor) is not None:
+        shared = kernel.ndim == 2
+        samples, size, rank = factor.shape
+        columns = factor.transpose(0, 1).reshape(1, size, -1) if shared else factor
+        groups = samples if shared else 1
+        inverse, root, weights, density, form, solved, info = _fused.DrawRoot.apply(
+            _flatten(kernel), learned, mixing, columns, scale, degrees, groups
+        )
+        if not info.any():
+            if shared:
+                root, weights = (
+                    part.reshape(size, samples, rank).transpose(0, 1) for part in (root, weights)
+                )
+            closed = None if shared else ClosedForm(kernel, root, form, solved)
+            return RootDraw(inverse.reshape(kernel.shape), root, weights, density.flatten(), closed)
+    prior = _factor(kernel, what=f"the kernel matrix of {what}", plain=plain)
+    mixed = (1 - mixing) * scale * kernel + mixing * learned
+    lower = cholesky(mixed, what=f"the posterior scale of {what}", plain=plain)
+    root = lower @ factor
+    weights = prior.inverse @ root
+    log_volume = 0.5 * (log_det(lower) - log_det(math.sqrt(scale) * prior.lower))
+    density = degrees * log_volume - (0.5 / scale) * weights.square().sum((-2, -1))
+    return RootDraw(prior.inverse, root, weights, density, None)
+
+
+def closed_form(
+    kernel: Tensor, inverse: Tensor, root: Tensor, weights: Tensor
+) -> ClosedForm | None:
+    r"""The closed form for :func:`draw_rows`, or ``None`` where that has no use for it.
+
+    Args:
+        kernel: :math:`K_{ii}`, ``(..., P, P)``.
+        inverse: :math:`L^{-1}`, ``(..., P, P)``.
+        root: :math:`F_i`, ``(S, P, D)``.
+        weights: :math:`L^{-1} F_i`, ``(S, P, D)``.
+
+    >>> one = torch.ones(1, 1)
+    >>> closed_form(one, one, one[None], one[None]) is None  # no sample dimension in the kernel
+    True
+    """
+    if kernel.ndim != 3 or _native.operations(kernel) is None:
+        return None
+    with torch.no_grad():
+        form = inverse.mT @ inverse if inverse.dtype == torch.float64 else inverse
+        return ClosedForm(kernel, root, form.detach().contiguous(), inverse.mT @ weights)
+
+
+def observe(
+    kernel: Tensor,
+    root: Tensor,
+    targets: Tensor,
+    *,
+    scale: float = 1.0,
+    what: str = "matrix",
+    plain: bool = False,
+) -> Observations:
+    r"""Condition :math:`\mathcal N(0, s K)` on observing :math:`M^\top v` with unit noise:
+    :math:`B = I + s M^\top K M = L_B L_B^\top`. Since :math:`B \ge I`, no jitter is needed.
+
+    Args:
+        kernel: :math:`K`, ``(..., P, P)``.
+        root: :math:`M`, ``(P, P)``.
+        targets: :math:`v`, ``(P, D)``.
+        scale: :math:`s`.
+        what: how error messages call :math:`B`.
+        plain: use ordinary autograd instead of the fused gradient.
+
+    >>> one = torch.ones(1, 1)
+    >>> observed = observe(3.0 * one, one, 4.0 * one)  # B = 4
+    >>> observed.whitened.item(), observed.trace.item(), observed.solved.item()
+    (2.0, 0.25, 1.0)
+    """
+    if not plain and _native.operations(kernel) is not None:
+        inverse, projection, whitened, numbers, info = _fused.Observe.apply(
+            _flatten(kernel), root, targets, scale
+        )
+        if not info.any():
+            shape = kernel.shape[:-2]
+            numbers = numbers.reshape(*shape, 3)
+            return Observations(
+                inverse.reshape(kernel.shape),
+                projection.reshape(kernel.shape),
+                whitened.reshape(*kernel.shape[:-1], -1),
+                *numbers.unbind(-1),
+            )
+    inner = scale * (root.mT @ kernel @ root)
+    identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
+    parts = factor(inner + identity, what=what, plain=plain)
+    projection = parts.inverse @ root.mT
+    whitened = projection @ targets
+    return Observations(
+        parts.inverse,
+        projection,
+        whitened,
+        log_det(parts.lower),
+        parts.inverse.square().sum((-2, -1)),
+        (parts.inverse.mT @ whitened).square().sum((-2, -1)),
+    )
 
 
 @dataclass(frozen=True)
@@ -262,6 +460,62 @@ def condition(
     return mean, torch.maximum(variance, floor)
 
 
+def draw_rows(
+    projection: Tensor,
+    cross: Tensor | GaussianKernel,
+    diagonal: Tensor,
+    weights: Tensor,
+    noise: Tensor,
+    *,
+    scale: float,
+    closed: ClosedForm | None = None,
+    plain: bool = False,
+) -> Tensor:
+    r"""A draw :math:`m_t + \sqrt{s\, v_t}\, \epsilon_t` with the moments of :func:`condition`.
+
+    Args:
+        projection: as in :func:`condition`.
+        cross: likewise.
+        diagonal: likewise; with a :class:`GaussianKernel` it is the height.
+        weights: likewise.
+        noise: standard normal :math:`\epsilon`, ``(S, N, D)``, or ``(S, 1, D)`` for all rows.
+        scale: :math:`s`.
+        closed: another way to say ``projection`` and ``weights``, with cheaper gradients.
+        plain: use ordinary autograd instead of the fused gradient.
+
+    Returns:
+        ``(S, N, D)``.
+
+    >>> one = torch.ones(1, 1)
+    >>> draw_rows(one, 0.5 * one, one[0], one, 2.0 * one[None], scale=1.0)
+    tensor([[[2.2321]]])
+    """
+    if closed is not None and not plain and isinstance(cross, GaussianKernel):
+        noise = noise.expand(-1, diagonal.shape[-1], -1)
+        pieces = [
+            _fused.GaussianSample.apply(
+                closed.kernel,
+                closed.root,
+                cross.left,
+                right,
+                cross.log_height,
+                cross.log_lengthscale,
+                closed.form,
+                closed.solved,
+                epsilon,
+                scale,
+            )
+            for right, epsilon in zip(
+                cross.right.split(_CACHED_ROWS, dim=-2),
+                noise.split(_CACHED_ROWS, dim=-2),
+                strict=True,
+            )
+        ]
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
+    mean, variance = condition(projection, cross, diagonal, weights, plain=plain)
+    return torch.addcmul(mean, (scale * variance).sqrt().unsqueeze(-1), noise)
+
+
 def _row_pieces(cross: Tensor | GaussianKernel) -> list[Tensor] | list[GaussianKernel]:
     """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
     if isinstance(cross, Tensor):
@@ -315,6 +569,9 @@ def log_det(lower: Tensor) -> Tensor:
     tensor(0.)
     """
     return 2.0 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+_factor = factor  # the function, where an argument has its name
 
 
 def _positive_definite(

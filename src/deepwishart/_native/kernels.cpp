@@ -13,8 +13,21 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <tuple>
+#include <type_traits>
+
+// The BLAS that PyTorch brings, where it shows these names.
+extern "C" {
+void dgemm_(const char*, const char*, const int*, const int*, const int*, const double*,
+            const double*, const int*, const double*, const int*, const double*, double*,
+            const int*) __attribute__((weak));
+void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*,
+            const float*, const int*, const float*, const int*, const float*, float*, const int*)
+    __attribute__((weak));
+}
 
 namespace {
 
@@ -107,22 +120,29 @@ void gaussian_in_place(T* __restrict products, const T* __restrict a, const T* _
   }
 }
 
+// sums_j = sum_i a_ij b_ij
 template <typename T>
-void column_squares(const T* __restrict block, T* __restrict sums, int64_t rows, int64_t columns) {
+void column_dots(const T* a, const T* b, T* __restrict sums, int64_t rows, int64_t columns) {
   std::fill(sums, sums + columns, T(0));
   for (int64_t i = 0; i < rows; ++i) {
-    const T* __restrict row = block + i * columns;
-    for (int64_t j = 0; j < columns; ++j) sums[j] += row[j] * row[j];
+    const T *x = a + i * columns, *y = b + i * columns;
+    for (int64_t j = 0; j < columns; ++j) sums[j] += x[j] * y[j];
   }
 }
 
-// out = 2 * block * diag(scale)
+// out = factor * block * diag(scale)
 template <typename T>
-void scale_columns(const T* __restrict block, const T* __restrict scale, T* __restrict out,
-                   int64_t rows, int64_t columns) {
+void scale_columns(const T* __restrict block, const T* __restrict scale, T factor,
+                   T* __restrict out, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
-      out[i * columns + j] = T(2) * block[i * columns + j] * scale[j];
+      out[i * columns + j] = factor * block[i * columns + j] * scale[j];
+}
+
+template <typename T>
+void transpose_into(const T* __restrict block, T* __restrict out, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) out[j * rows + i] = block[i * columns + j];
 }
 
 // gradient *= block in place, with its row and column sums.
@@ -174,6 +194,7 @@ void mean_row(const T* __restrict rows, T* __restrict mean, int64_t count, int64
 template <typename T>
 T scale_and_dot(T* __restrict values, const T* __restrict other, T factor, int64_t count) {
   T total = 0;
+#pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < count; ++i) {
     total += values[i] * other[i];
     values[i] *= factor;
@@ -185,52 +206,88 @@ Tensor like(const Tensor& reference, at::IntArrayRef shape) {
   return at::empty(shape, reference.options());
 }
 
-constexpr int64_t kSmallestSplit = 64;
+// Scratch memory that nobody clears.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count) : memory_(new T[count]) {}
+  T* data() const { return memory_.get(); }
 
-Tensor block(const Tensor& matrix, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-  return matrix.narrow(0, row, rows).narrow(1, column, columns);
+ private:
+  std::unique_ptr<T[]> memory_;
+};
+
+template <typename T>
+constexpr at::ScalarType scalar_type_of = c10::CppTypeToScalarType<T>::value;
+
+// C = alpha op(A) op(B) + beta C for row-major blocks, op(A) being m x k and op(B) k x n. A tensor
+// operation costs as much as a small product does, so BLAS is called directly where it can be.
+template <typename T>
+void call_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a,
+          int64_t stride_a, const T* b, int64_t stride_b, T beta, T* c, int64_t stride_c) {
+  if (m == 0 || n == 0) return;
+  const char flag_a = transpose_a ? 'T' : 'N', flag_b = transpose_b ? 'T' : 'N';
+  const int sizes[] = {int(n), int(m), int(k)};
+  const int strides[] = {int(stride_b), int(stride_a), int(stride_c)};
+  if constexpr (std::is_same_v<T, double>) {
+    if (dgemm_ != nullptr)
+      return dgemm_(&flag_b, &flag_a, &sizes[0], &sizes[1], &sizes[2], &alpha, b, &strides[0], a,
+                    &strides[1], &beta, c, &strides[2]);
+  } else {
+    if (sgemm_ != nullptr)
+      return sgemm_(&flag_b, &flag_a, &sizes[0], &sizes[1], &sizes[2], &alpha, b, &strides[0], a,
+                    &strides[1], &beta, c, &strides[2]);
+  }
+  const auto view = [](const T* data, int64_t rows, int64_t columns, int64_t stride) {
+    return at::from_blob(const_cast<T*>(data), {rows, columns}, {stride, 1},
+                         at::TensorOptions().dtype(scalar_type_of<T>));
+  };
+  Tensor left = transpose_a ? view(a, k, m, stride_a).t() : view(a, m, k, stride_a);
+  Tensor right = transpose_b ? view(b, n, k, stride_b).t() : view(b, k, n, stride_b);
+  view(c, m, n, stride_c).addmm_(left, right, beta, alpha);
 }
 
-// For one sample: A = H K and mean^T = w^T A = (H^T w)^T K as one product, [H; (H^T w)^T] K, whose
-// result is kept; squares are the column sums of A^2. Narrow products on their own are slow.
-void condition_sample(const Tensor& projection, const Tensor& cross, const Tensor& weights,
-                      Tensor projected, Tensor mean, Tensor squares) {
-  const int64_t inducing = cross.size(0), width = weights.size(1);
-  Tensor stacked = like(cross, {inducing + width, inducing});
+// The same. Narrow results are computed as wide ones, which takes BLAS half the time, and transposed.
+constexpr int64_t kNarrow = 32;
+
+template <typename T>
+void gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a,
+          int64_t stride_a, const T* b, int64_t stride_b, T beta, T* c, int64_t stride_c) {
+  if (n > kNarrow || m < 2 * n) {
+    call_gemm(transpose_a, transpose_b, m, n, k, alpha, a, stride_a, b, stride_b, beta, c, stride_c);
+    return;
+  }
+  Scratch<T> scratch(m * n);
+  const T* wide = scratch.data();
+  call_gemm<T>(!transpose_b, !transpose_a, n, m, k, alpha, b, stride_b, a, stride_a, 0,
+               scratch.data(), m);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      T& entry = c[i * stride_c + j];
+      entry = wide[j * m + i] + (beta == T(0) ? T(0) : beta * entry);
+    }
+}
+
+constexpr int64_t kSmallestSplit = 64;
+
+// [H; (H^T w)^T]: times K it is A = H K above mean^T = w^T A. Narrow products on their own are slow.
+Tensor stack_weights(const Tensor& projection, const Tensor& weights) {
+  const int64_t inducing = projection.size(0), width = weights.size(1);
+  Tensor stacked = like(projection, {inducing + width, inducing});
   stacked.narrow(0, 0, inducing).copy_(projection);
   Tensor narrow = stacked.narrow(0, inducing, width);
   at::mm_out(narrow, weights.t(), projection);
-  at::mm_out(projected, stacked, cross);
-  mean.copy_(projected.narrow(0, inducing, width).t());
-  AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "column_squares", [&] {
-    column_squares(projected.const_data_ptr<scalar_t>(), squares.data_ptr<scalar_t>(), inducing,
-                   cross.size(1));
-  });
+  return stacked;
 }
 
-// Gradients of the above. With gA = w gm^T + 2 A diag(gs):
-//   [2 A diag(gs); gm^T] K^T gives gH up to w (K gm)^T, and (K gm)^T; then gw = H K gm;
-//   [H; (H^T w)^T]^T [2 A diag(gs); gm^T] gives gK = H^T gA.
-void condition_sample_backward(const Tensor& projection, const Tensor& cross,
-                               const Tensor& weights, const Tensor& projected,
-                               const Tensor& grad_mean, const Tensor& grad_squares,
-                               Tensor grad_projection, Tensor grad_cross, Tensor grad_weights) {
-  const int64_t inducing = cross.size(0), rows = cross.size(1), width = weights.size(1);
-  Tensor above = like(cross, {inducing + width, rows});
-  above.narrow(0, inducing, width).copy_(grad_mean.t());
-  AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "scale_columns", [&] {
-    scale_columns(projected.const_data_ptr<scalar_t>(), grad_squares.const_data_ptr<scalar_t>(),
-                  above.data_ptr<scalar_t>(), inducing, rows);
-  });
-  Tensor products = at::mm(above, cross.t());
-  Tensor narrow = products.narrow(0, inducing, width);  // (K gm)^T
+// With gA = w gm^T + 2 A diag(gs), the products [2 A diag(gs); gm^T] K^T are gH up to w (K gm)^T,
+// and (K gm)^T; then gw = H K gm.
+void finish_products(const Tensor& projection, const Tensor& weights, const Tensor& products,
+                     Tensor grad_projection, Tensor grad_weights) {
+  const int64_t inducing = projection.size(0), width = weights.size(1);
+  Tensor narrow = products.narrow(0, inducing, width);
   at::addmm_out(grad_projection, products.narrow(0, 0, inducing), weights, narrow);
   at::mm_out(grad_weights, projection, narrow.t());
-  Tensor stacked = like(cross, {inducing + width, inducing});
-  stacked.narrow(0, 0, inducing).copy_(projection);
-  Tensor last = stacked.narrow(0, inducing, width);
-  at::mm_out(last, weights.t(), projection);
-  at::mm_out(grad_cross, stacked.t(), above);
 }
 
 std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, const Tensor& cross,
@@ -240,7 +297,13 @@ std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, c
   Tensor mean = like(cross, {batch, rows, weights.size(2)});
   Tensor squares = like(cross, {batch, rows});
   for_each_sample(batch, [&](int64_t s) {
-    condition_sample(projection[s], cross[s], weights[s], projected[s], mean[s], squares[s]);
+    Tensor result = projected[s];
+    at::mm_out(result, stack_weights(projection[s], weights[s]), cross[s]);
+    mean[s].copy_(result.narrow(0, inducing, weights.size(2)).t());
+    AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "condition", [&] {
+      const scalar_t* block = result.const_data_ptr<scalar_t>();
+      column_dots(block, block, squares[s].data_ptr<scalar_t>(), inducing, rows);
+    });
   });
   return {mean, squares, projected};
 }
@@ -253,85 +316,325 @@ std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, 
   Tensor grad_projection = at::empty_like(projection), grad_cross = at::empty_like(cross),
          grad_weights = at::empty_like(weights);
   for_each_sample(cross.size(0), [&](int64_t s) {
-    condition_sample_backward(projection[s], cross[s], weights[s], projected[s], grad_mean[s],
-                              grad_squares[s], grad_projection[s], grad_cross[s], grad_weights[s]);
+    const auto inducing = cross.size(1), width = weights.size(2);
+    Tensor above = at::empty_like(projected[s]), grad_cross_s = grad_cross[s];
+    above.narrow(0, inducing, width).copy_(grad_mean[s].t());
+    AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "condition_backward", [&] {
+      scale_columns(projected[s].const_data_ptr<scalar_t>(),
+                    grad_squares[s].const_data_ptr<scalar_t>(), scalar_t(2),
+                    above.data_ptr<scalar_t>(), inducing, cross.size(2));
+    });
+    finish_products(projection[s], weights[s], at::mm(above, cross[s].t()), grad_projection[s],
+                    grad_weights[s]);
+    // [H; (H^T w)^T]^T [2 A diag(gs); gm^T] = H^T gA
+    at::mm_out(grad_cross_s, stack_weights(projection[s], weights[s]).t(), above);
   });
   return {grad_projection, grad_cross, grad_weights};
 }
 
-// The same with K_it = h exp(-|x_i - y_t|^2 / 2 l^2) formed on the way. Features are centred first,
-// which changes no distance and limits cancellation. The scaled features are kept for the gradient.
+// What the rows of a layer keep for the gradient: K, its product with the stacked matrix below, and
+// the scaled features.
+struct GaussianRows {
+  Tensor cross, product, a, b;
+};
+
+GaussianRows empty_rows(const Tensor& left, const Tensor& right, const Tensor& weights) {
+  const auto batch = left.size(0), inducing = left.size(1), rows = right.size(1);
+  return {like(left, {batch, inducing, rows}),
+          like(left, {batch, inducing + weights.size(2), rows}), at::empty_like(left),
+          at::empty_like(right)};
+}
+
+// Squares |H k_t|^2 are column sums of (H K)^2 or, with C = H^T H, of K * (C K). The second form
+// saves one of three P^2 N products, in the gradient, and rounds where H is large: by about the
+// rounding unit times |H|^2, which is nothing in double and too much in single precision.
+template <typename T>
+constexpr bool kSquared = std::is_same_v<T, double>;
+
+// [C; w^T H] or [H; w^T H]: times K it is C K or H K above mean^T. Narrow products on their own are
+// slow.
+template <typename T>
+void stack(const T* projection, const T* weights, T* stacked, int64_t inducing, int64_t width) {
+  if constexpr (kSquared<T>)
+    gemm<T>(true, false, inducing, inducing, inducing, 1, projection, inducing, projection,
+            inducing, 0, stacked, inducing);
+  else
+    std::copy(projection, projection + inducing * inducing, stacked);
+  gemm<T>(true, false, width, inducing, inducing, 1, weights, width, projection, inducing, 0,
+          stacked + inducing * inducing, inducing);
+}
+
+// One sample of K_it = h exp(-|x_i - y_t|^2 / 2 l^2), mean^T (returned) and squares, given the
+// stacked matrix. Features are centred first, which changes no distance and limits cancellation.
+template <typename T>
+const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right, double log_height,
+                       double log_lengthscale, int64_t width, const GaussianRows& kept, int64_t s,
+                       T* squares) {
+  const auto inducing = left.size(1), rows = right.size(1), features = left.size(2);
+  Scratch<T> scratch(inducing + rows + features);
+  T *norms = scratch.data(), *centre = norms + inducing + rows;
+  const T factor = static_cast<T>(std::exp(-log_lengthscale));
+  const T* x = left.const_data_ptr<T>() + s * inducing * features;
+  T* a = kept.a.data_ptr<T>() + s * inducing * features;
+  T* b = kept.b.data_ptr<T>() + s * rows * features;
+  T* cross = kept.cross.data_ptr<T>() + s * inducing * rows;
+  T* product = kept.product.data_ptr<T>() + s * (inducing + width) * rows;
+  mean_row(x, centre, inducing, features);
+  centre_and_scale(x, centre, factor, a, inducing, features);
+  centre_and_scale(right.const_data_ptr<T>() + s * rows * features, centre, factor, b, rows,
+                   features);
+  half_squared_norms(a, norms, inducing, features);
+  half_squared_norms(b, norms + inducing, rows, features);
+  gemm<T>(false, true, inducing, rows, features, 1, a, features, b, features, 0, cross, rows);
+  gaussian_in_place(cross, norms, norms + inducing, static_cast<T>(log_height), inducing, rows);
+  gemm<T>(false, false, inducing + width, rows, inducing, 1, stacked, inducing, cross, rows, 0,
+          product, rows);
+  column_dots(product, kSquared<T> ? cross : product, squares, inducing, rows);
+  return product + inducing * rows;
+}
+
+struct GaussianGradients {
+  Tensor projection, left, right, scalars, weights;
+};
+
+GaussianGradients empty_gradients(const Tensor& projection, const GaussianRows& kept,
+                                  const Tensor& weights) {
+  return {at::empty_like(projection), at::empty_like(kept.a), at::empty_like(kept.b),
+          at::zeros({kept.a.size(0), 2}, kept.a.options()), at::empty_like(weights)};
+}
+
+// Gradients of features and of (log h, log l), given that of K_it, which is overwritten. With E the
+// exponent and dE = gK * K: gradients of the scaled features are those of a product, less each row
+// times the sum of its dE; the gradient of log h is the sum of all dE; E - log h is homogeneous of
+// degree two, so the gradient of log l is minus the sum of features times theirs.
+template <typename T>
+void feature_gradients(T* grad_cross, const GaussianRows& kept, double log_lengthscale,
+                       const GaussianGradients& out, int64_t s) {
+  const auto inducing = kept.a.size(1), rows = kept.b.size(1), features = kept.a.size(2);
+  Scratch<T> scratch(inducing + rows + rows * features);
+  T *row_sums = scratch.data(), *column_sums = row_sums + inducing, *wide = column_sums + rows;
+  const T* a = kept.a.const_data_ptr<T>() + s * inducing * features;
+  const T* b = kept.b.const_data_ptr<T>() + s * rows * features;
+  T* grad_a = out.left.data_ptr<T>() + s * inducing * features;
+  T* grad_b = out.right.data_ptr<T>() + s * rows * features;
+  T* scalars = out.scalars.data_ptr<T>() + 2 * s;
+  multiply_and_sum(grad_cross, kept.cross.const_data_ptr<T>() + s * inducing * rows, row_sums,
+                   column_sums, inducing, rows);
+  gemm<T>(false, false, inducing, features, rows, 1, grad_cross, rows, b, features, 0, grad_a,
+          features);
+  gemm<T>(true, false, features, rows, inducing, 1, a, features, grad_cross, rows, 0, wide, rows);
+  transpose_into(wide, grad_b, features, rows);
+  subtract_scaled_rows(grad_a, row_sums, a, inducing, features);
+  subtract_scaled_rows(grad_b, column_sums, b, rows, features);
+  const T factor = static_cast<T>(std::exp(-log_lengthscale));
+  for (int64_t i = 0; i < inducing; ++i) scalars[0] += row_sums[i];
+  scalars[1] -= scale_and_dot(grad_a, a, factor, inducing * features);
+  scalars[1] -= scale_and_dot(grad_b, b, factor, rows * features);
+}
+
+// Gradients of one sample of condition, given those of mean and squares, gm and gs.
+//
+// Squared form: gC = K diag(gs) K^T and (K gm)^T are one product; gK = 2 C K diag(gs) + H^T w gm^T;
+// gH = 2 H gC + w (K gm)^T. Otherwise, with gA = w gm^T + 2 A diag(gs): gH = gA K^T, where
+// [2 A diag(gs); gm^T] K^T is one product, and gK = H^T gA = [H; w^T H]^T [2 A diag(gs); gm^T].
+// Either way gw = H K gm.
+template <typename T>
+void condition_backward_sample(const Tensor& projection, const Tensor& weights,
+                               const GaussianRows& kept, double log_lengthscale,
+                               const T* grad_mean, const T* grad_squares,
+                               const GaussianGradients& out, int64_t s) {
+  const auto inducing = kept.a.size(1), rows = kept.b.size(1);
+  const auto width = weights.size(2), height = inducing + width;
+  Scratch<T> scratch(height * rows + inducing * rows + 2 * height * inducing);
+  T *above = scratch.data(), *grad_cross = above + height * rows;
+  T *products = grad_cross + inducing * rows, *stacked = products + height * inducing;
+  T *below = above + inducing * rows, *solved = stacked + inducing * inducing;
+  const T* H = projection.const_data_ptr<T>() + s * inducing * inducing;
+  const T* w = weights.const_data_ptr<T>() + s * inducing * width;
+  const T* cross = kept.cross.const_data_ptr<T>() + s * inducing * rows;
+  const T* product = kept.product.const_data_ptr<T>() + s * height * rows;
+  T* grad_H = out.projection.data_ptr<T>() + s * inducing * inducing;
+
+  transpose_into(grad_mean, below, rows, width);
+  gemm<T>(true, false, width, inducing, inducing, 1, w, width, H, inducing, 0, solved, inducing);
+  if constexpr (kSquared<T>) {
+    scale_columns(cross, grad_squares, T(1), above, inducing, rows);
+    scale_columns(product, grad_squares, T(2), grad_cross, inducing, rows);
+    gemm<T>(true, false, inducing, rows, width, 1, solved, inducing, below, rows, 1, grad_cross,
+            rows);
+  } else {
+    std::copy(H, H + inducing * inducing, stacked);
+    scale_columns(product, grad_squares, T(2), above, inducing, rows);
+    gemm<T>(true, false, inducing, rows, height, 1, stacked, inducing, above, rows, 0, grad_cross,
+            rows);
+  }
+  gemm<T>(false, true, height, inducing, rows, 1, above, rows, cross, rows, 0, products, inducing);
+  const T* narrow = products + inducing * inducing;  // (K gm)^T
+  if constexpr (kSquared<T>)
+    gemm<T>(false, false, inducing, inducing, inducing, 2, H, inducing, products, inducing, 0,
+            grad_H, inducing);
+  else
+    std::copy(products, products + inducing * inducing, grad_H);
+  gemm<T>(false, false, inducing, inducing, width, 1, w, width, narrow, inducing, 1, grad_H,
+          inducing);
+  gemm<T>(false, true, inducing, width, inducing, 1, H, inducing, narrow, inducing, 0,
+          out.weights.data_ptr<T>() + s * inducing * width, width);
+  feature_gradients(grad_cross, kept, log_lengthscale, out, s);
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_forward(
     const Tensor& projection, const Tensor& left, const Tensor& right, double log_height,
     double log_lengthscale, const Tensor& weights) {
-  const auto batch = left.size(0), inducing = left.size(1), rows = right.size(1);
-  const auto width = left.size(2);
-  Tensor cross = like(left, {batch, inducing, rows});
-  Tensor projected = like(left, {batch, inducing + weights.size(2), rows});
-  Tensor mean = like(left, {batch, rows, weights.size(2)});
-  Tensor squares = like(left, {batch, rows});
-  Tensor scaled_left = at::empty_like(left), scaled_right = at::empty_like(right);
+  const auto batch = left.size(0), rows = right.size(1), width = weights.size(2);
+  GaussianRows kept = empty_rows(left, right, weights);
+  Tensor mean = like(left, {batch, rows, width}), squares = like(left, {batch, rows});
   for_each_sample(batch, [&](int64_t s) {
-    Tensor cross_s = cross[s], a = scaled_left[s], b = scaled_right[s];
-    Tensor scratch = like(left, {inducing + rows + width});
-    AT_DISPATCH_FLOATING_TYPES(left.scalar_type(), "gaussian", [&] {
-      const scalar_t factor = static_cast<scalar_t>(std::exp(-log_lengthscale));
-      scalar_t* norms = scratch.data_ptr<scalar_t>();
-      scalar_t* centre = norms + inducing + rows;
-      scalar_t *a_data = a.data_ptr<scalar_t>(), *b_data = b.data_ptr<scalar_t>();
-      const scalar_t* x = left[s].const_data_ptr<scalar_t>();
-      mean_row(x, centre, inducing, width);
-      centre_and_scale(x, centre, factor, a_data, inducing, width);
-      centre_and_scale(right[s].const_data_ptr<scalar_t>(), centre, factor, b_data, rows, width);
-      half_squared_norms(a_data, norms, inducing, width);
-      half_squared_norms(b_data, norms + inducing, rows, width);
-      at::mm_out(cross_s, a, b.t());
-      gaussian_in_place(cross_s.data_ptr<scalar_t>(), norms, norms + inducing,
-                        static_cast<scalar_t>(log_height), inducing, rows);
+    AT_DISPATCH_FLOATING_TYPES(left.scalar_type(), "gaussian_condition", [&] {
+      const auto inducing = left.size(1);
+      Scratch<scalar_t> stacked((inducing + width) * inducing);
+      stack(projection.const_data_ptr<scalar_t>() + s * inducing * inducing,
+            weights.const_data_ptr<scalar_t>() + s * inducing * width, stacked.data(), inducing,
+            width);
+      const scalar_t* transposed =
+          gaussian_rows<scalar_t>(stacked.data(), left, right, log_height, log_lengthscale, width,
+                                  kept, s, squares.data_ptr<scalar_t>() + s * rows);
+      transpose_into(transposed, mean.data_ptr<scalar_t>() + s * rows * width, width, rows);
     });
-    condition_sample(projection[s], cross_s, weights[s], projected[s], mean[s], squares[s]);
   });
-  return {mean, squares, cross, projected, scaled_left, scaled_right};
+  return {mean, squares, kept.cross, kept.product, kept.a, kept.b};
 }
 
-// With E the exponent and dE = gK * K: gradients of the scaled features are those of a product,
-// less each row times the sum of its dE; the gradient of log h is the sum of all dE; E - log h is
-// homogeneous of degree two, so the gradient of log l is minus the sum of features times theirs.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_backward(
-    const Tensor& projection, const Tensor& scaled_left, const Tensor& scaled_right,
-    const Tensor& weights, const Tensor& cross, const Tensor& projected, double log_lengthscale,
-    const Tensor& grad_mean, const Tensor& grad_squares) {
-  const auto batch = scaled_left.size(0), inducing = scaled_left.size(1);
-  const auto rows = scaled_right.size(1), width = scaled_left.size(2);
-  Tensor grad_projection = at::empty_like(projection), grad_left = at::empty_like(scaled_left),
-         grad_right = at::empty_like(scaled_right), grad_weights = at::empty_like(weights);
-  Tensor grad_scalars = like(scaled_left, {batch, 2});
-  for_each_sample(batch, [&](int64_t s) {
-    Tensor cross_s = cross[s], a = scaled_left[s], b = scaled_right[s];
-    Tensor grad_cross = at::empty_like(cross_s);
-    Tensor grad_a = grad_left[s], grad_b = grad_right[s];
-    Tensor sums = like(scaled_left, {inducing + rows});
-    condition_sample_backward(projection[s], cross_s, weights[s], projected[s], grad_mean[s],
-                              grad_squares[s], grad_projection[s], grad_cross, grad_weights[s]);
-    AT_DISPATCH_FLOATING_TYPES(cross_s.scalar_type(), "gaussian_backward", [&] {
-      const scalar_t factor = static_cast<scalar_t>(std::exp(-log_lengthscale));
-      scalar_t *row_sums = sums.data_ptr<scalar_t>(), *column_sums = row_sums + inducing;
-      multiply_and_sum(grad_cross.data_ptr<scalar_t>(), cross_s.const_data_ptr<scalar_t>(), row_sums,
-                       column_sums, inducing, rows);
-      at::mm_out(grad_a, grad_cross, b);
-      grad_b.copy_(at::mm(a.t(), grad_cross).t());  // wide products are faster than narrow ones
-      const scalar_t *a_data = a.const_data_ptr<scalar_t>(), *b_data = b.const_data_ptr<scalar_t>();
-      scalar_t *ga = grad_a.data_ptr<scalar_t>(), *gb = grad_b.data_ptr<scalar_t>();
-      subtract_scaled_rows(ga, row_sums, a_data, inducing, width);
-      subtract_scaled_rows(gb, column_sums, b_data, rows, width);
-      scalar_t* scalars = grad_scalars.data_ptr<scalar_t>() + 2 * s;
-      scalars[0] = 0;
-      for (int64_t i = 0; i < inducing; ++i) scalars[0] += row_sums[i];
-      scalars[1] = -scale_and_dot(ga, a_data, factor, inducing * width);
-      scalars[1] -= scale_and_dot(gb, b_data, factor, rows * width);
+    const Tensor& projection, const Tensor& a, const Tensor& b, const Tensor& weights,
+    const Tensor& cross, const Tensor& product, double log_lengthscale, const Tensor& grad_mean,
+    const Tensor& grad_squares) {
+  const auto rows = b.size(1), width = weights.size(2);
+  const GaussianRows kept{cross, product, a, b};
+  const GaussianGradients out = empty_gradients(projection, kept, weights);
+  for_each_sample(a.size(0), [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "gaussian_condition_backward", [&] {
+      condition_backward_sample(projection, weights, kept, log_lengthscale,
+                                grad_mean.const_data_ptr<scalar_t>() + s * rows * width,
+                                grad_squares.const_data_ptr<scalar_t>() + s * rows, out, s);
     });
   });
-  return {grad_projection, grad_left, grad_right, grad_scalars, grad_weights};
+  return {out.projection, out.left, out.right, out.scalars, out.weights};
+}
+
+// A sample of the rows instead of their moments: mean + sqrt(scale * max(h - squares, floor))
+// * noise, with the deviations kept for the gradient.
+template <typename T>
+void sample_rows(const T* __restrict mean, const T* __restrict squares, const T* __restrict noise,
+                 T height, T scale, T* __restrict deviation, T* __restrict out, int64_t rows,
+                 int64_t width) {
+  const T floor = std::numeric_limits<T>::epsilon() * height;
+  for (int64_t t = 0; t < rows; ++t) {
+    const T variance = height - squares[t];
+    deviation[t] = std::sqrt(scale * (variance < floor ? floor : variance));
+    for (int64_t k = 0; k < width; ++k)
+      out[t * width + k] = mean[k * rows + t] + deviation[t] * noise[t * width + k];
+  }
+}
+
+// The gradient of squares; returns that of log h through the variance. Floored variances are
+// constants.
+template <typename T>
+T sample_rows_backward(const T* __restrict grad, const T* __restrict noise,
+                       const T* __restrict deviation, T height, T scale, T* __restrict grad_squares,
+                       int64_t rows, int64_t width) {
+  const T floor = std::sqrt(scale * (std::numeric_limits<T>::epsilon() * height));
+  T total = 0;
+  for (int64_t t = 0; t < rows; ++t) {
+    T slope = 0;
+    for (int64_t k = 0; k < width; ++k) slope += grad[t * width + k] * noise[t * width + k];
+    grad_squares[t] = deviation[t] > floor ? T(-0.5) * scale * slope / deviation[t] : T(0);
+    total -= grad_squares[t];
+  }
+  return height * total;
+}
+
+// G is C = K_ii^-1 in double precision and H with C = H^T H in single (see kSquared); solved is C F.
+// Neither needs a gradient: K_ii and F receive it directly.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forward(
+    const Tensor& form, const Tensor& solved, const Tensor& left, const Tensor& right,
+    double log_height, double log_lengthscale, const Tensor& noise, double scale) {
+  const auto batch = left.size(0), inducing = left.size(1), rows = right.size(1);
+  const auto width = solved.size(2);
+  GaussianRows kept = empty_rows(left, right, solved);
+  Tensor deviation = like(left, {batch, rows}), out = at::empty_like(noise);
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(left.scalar_type(), "gaussian_sample", [&] {
+      Scratch<scalar_t> scratch((inducing + width) * inducing + rows);
+      scalar_t *stacked = scratch.data(), *squares = stacked + (inducing + width) * inducing;
+      std::copy_n(form.const_data_ptr<scalar_t>() + s * inducing * inducing, inducing * inducing,
+                  stacked);
+      transpose_into(solved.const_data_ptr<scalar_t>() + s * inducing * width,
+                     stacked + inducing * inducing, inducing, width);
+      const scalar_t* mean = gaussian_rows<scalar_t>(stacked, left, right, log_height,
+                                                     log_lengthscale, width, kept, s, squares);
+      sample_rows<scalar_t>(mean, squares, noise.const_data_ptr<scalar_t>() + s * rows * width,
+                            std::exp(static_cast<scalar_t>(log_height)),
+                            static_cast<scalar_t>(scale), deviation.data_ptr<scalar_t>() + s * rows,
+                            out.data_ptr<scalar_t>() + s * rows * width, rows, width);
+    });
+  });
+  return {out, kept.cross, kept.product, kept.a, kept.b, deviation};
+}
+
+// With B = C K_it and gm, gs the gradients of mean and squares:
+//   gK_it = 2 B diag(gs) + C F gm^T,   gF = B gm,
+//   gK_ii = -B diag(gs) B^T - (C F gF^T + gF (C F)^T) / 2 = -(gK_it B^T + gF (C F)^T) / 2.
+// [gK_it; gm^T] B^T is one product; in single precision it is [gK_it; gm^T] (H K_it)^T H.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
+    const Tensor& form, const Tensor& solved, const Tensor& a, const Tensor& b, const Tensor& cross,
+    const Tensor& product, const Tensor& noise, const Tensor& deviation, double log_height,
+    double log_lengthscale, double scale, const Tensor& grad) {
+  const auto inducing = a.size(1), rows = b.size(1), width = solved.size(2);
+  const auto height = inducing + width, all = inducing * inducing;
+  const GaussianRows kept{cross, product, a, b};
+  const GaussianGradients out = empty_gradients(form, kept, solved);
+  for_each_sample(a.size(0), [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "gaussian_sample_backward", [&] {
+      Scratch<scalar_t> scratch(height * rows + 2 * height * inducing + rows);
+      scalar_t *above = scratch.data(), *below = above + inducing * rows;
+      scalar_t *products = above + height * rows, *rotated = products + height * inducing;
+      scalar_t* grad_squares = rotated + height * inducing;
+      const scalar_t* own = grad.const_data_ptr<scalar_t>() + s * rows * width;
+      const scalar_t* G = form.const_data_ptr<scalar_t>() + s * all;
+      const scalar_t* CF = solved.const_data_ptr<scalar_t>() + s * inducing * width;
+      const scalar_t* top = product.const_data_ptr<scalar_t>() + s * height * rows;
+      scalar_t* grad_kernel = out.projection.data_ptr<scalar_t>() + s * all;
+      scalar_t* grad_root = out.weights.data_ptr<scalar_t>() + s * inducing * width;
+
+      out.scalars.data_ptr<scalar_t>()[2 * s] = sample_rows_backward<scalar_t>(
+          own, noise.const_data_ptr<scalar_t>() + s * rows * width,
+          deviation.const_data_ptr<scalar_t>() + s * rows,
+          std::exp(static_cast<scalar_t>(log_height)), static_cast<scalar_t>(scale), grad_squares,
+          rows, width);
+      transpose_into(own, below, rows, width);
+      scalar_t* target = above;
+      Scratch<scalar_t> whitened(kSquared<scalar_t> ? 0 : inducing * rows);
+      if (!kSquared<scalar_t>) target = whitened.data();
+      scale_columns(top, grad_squares, scalar_t(2), target, inducing, rows);
+      if (!kSquared<scalar_t>)
+        gemm<scalar_t>(true, false, inducing, rows, inducing, 1, G, inducing, target, rows, 0,
+                       above, rows);
+      gemm<scalar_t>(false, false, inducing, rows, width, 1, CF, width, below, rows, 1, above, rows);
+      gemm<scalar_t>(false, true, height, inducing, rows, 1, above, rows, top, rows, 0, products,
+                     inducing);
+      if (!kSquared<scalar_t>) {
+        gemm<scalar_t>(false, false, height, inducing, inducing, 1, products, inducing, G, inducing,
+                       0, rotated, inducing);
+        std::swap(products, rotated);
+      }
+      transpose_into(products + all, grad_root, width, inducing);
+      for (int64_t i = 0; i < all; ++i) grad_kernel[i] = scalar_t(-0.5) * products[i];
+      gemm<scalar_t>(false, true, inducing, inducing, width, scalar_t(-0.5), grad_root, width, CF,
+                     width, 1, grad_kernel, inducing);
+      feature_gradients(above, kept, log_lengthscale, out, s);
+    });
+  });
+  return {out.projection, out.weights, out.left, out.right, out.scalars};
 }
 
 // K = h exp(-|x_i - x_j|^2 / 2 l^2), exactly symmetric, with h on the diagonal.
@@ -350,7 +653,7 @@ std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features, doubl
       centre_and_scale(x, centre, static_cast<scalar_t>(std::exp(-log_lengthscale)), a, size,
                        width);
       half_squared_norms(a, norms, size, width);
-      at::mm_out(kernel_s, own, own.t());
+      gemm<scalar_t>(false, true, size, size, width, 1, a, width, a, width, 0, k, size);
       gaussian_in_place(k, norms, norms, static_cast<scalar_t>(log_height), size, size);
       const scalar_t height = std::exp(static_cast<scalar_t>(log_height));
       for (int64_t i = 0; i < size; ++i) {
@@ -385,8 +688,9 @@ std::tuple<Tensor, Tensor> gaussian_square_backward(const Tensor& scaled, const 
         row_sums[i] = row;
         total += row;
       }
-      at::mm_out(out, scratch, own);
       const scalar_t* a = own.const_data_ptr<scalar_t>();
+      gemm<scalar_t>(false, false, size, width, size, 1, both, size, a, width, 0,
+                     out.data_ptr<scalar_t>(), width);
       subtract_scaled_rows(out.data_ptr<scalar_t>(), row_sums, a, size, width);
       scalar_t* scalars = grad_scalars.data_ptr<scalar_t>() + 2 * s;
       scalars[0] = scalar_t(0.5) * total;
@@ -441,18 +745,38 @@ void small_triangular_inverse(const T* __restrict lower, T* __restrict inverse, 
   }
 }
 
+template <typename T>
+Tensor wrap(const T* matrix, int64_t size) {
+  return at::from_blob(const_cast<T*>(matrix), {size, size},
+                       at::TensorOptions().dtype(scalar_type_of<T>));
+}
+
+template <typename T>
+void invert_lower(const T* lower, T* inverse, int64_t size) {
+  if (size <= kSmall) return small_triangular_inverse(lower, inverse, size);
+  Tensor identity = at::eye(size, at::TensorOptions().dtype(scalar_type_of<T>));
+  wrap(inverse, size).copy_(at::linalg_solve_triangular(wrap(lower, size), identity, false));
+}
+
+// Returns 0, or the index of the pivot that failed.
+template <typename T>
+int32_t factorise(const T* matrix, T* lower, int64_t size) {
+  if (size <= kSmall) {
+    Scratch<T> upper(size * size);
+    return small_cholesky(matrix, upper.data(), lower, size);
+  }
+  auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size));
+  wrap(lower, size).copy_(factor);
+  return status.template item<int32_t>();
+}
+
 Tensor triangular_inverse(const Tensor& lower) {
-  const int64_t size = lower.size(-1);
   Tensor inverse = at::empty_like(lower);
-  Tensor identity = size > kSmall ? at::eye(size, lower.options()) : Tensor();
+  const int64_t size = lower.size(-1), all = size * size;
   for_each_sample(lower.size(0), [&](int64_t s) {
-    if (size > kSmall) {
-      inverse[s].copy_(at::linalg_solve_triangular(lower[s], identity, false));
-      return;
-    }
     AT_DISPATCH_FLOATING_TYPES(lower.scalar_type(), "triangular_inverse", [&] {
-      small_triangular_inverse(lower[s].const_data_ptr<scalar_t>(),
-                               inverse[s].data_ptr<scalar_t>(), size);
+      invert_lower(lower.const_data_ptr<scalar_t>() + s * all,
+                   inverse.data_ptr<scalar_t>() + s * all, size);
     });
   });
   return inverse;
@@ -460,48 +784,40 @@ Tensor triangular_inverse(const Tensor& lower) {
 
 // Lower factors, and per sample 0 or the index of the pivot that failed.
 std::tuple<Tensor, Tensor> cholesky(const Tensor& matrix) {
-  const int64_t size = matrix.size(-1);
   Tensor lower = at::empty_like(matrix);
   Tensor info = at::empty({matrix.size(0)}, matrix.options().dtype(at::kInt));
+  const int64_t size = matrix.size(-1), all = size * size;
   for_each_sample(matrix.size(0), [&](int64_t s) {
-    if (size > kSmall) {
-      auto [factor, status] = at::linalg_cholesky_ex(matrix[s]);
-      lower[s].copy_(factor);
-      info[s].copy_(status);
-      return;
-    }
-    Tensor upper = at::empty_like(matrix[s]);
     AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "cholesky", [&] {
-      info.data_ptr<int32_t>()[s] =
-          small_cholesky(matrix[s].const_data_ptr<scalar_t>(), upper.data_ptr<scalar_t>(),
-                         lower[s].data_ptr<scalar_t>(), size);
+      info.data_ptr<int32_t>()[s] = factorise(matrix.const_data_ptr<scalar_t>() + s * all,
+                                              lower.data_ptr<scalar_t>() + s * all, size);
     });
   });
   return {lower, info};
 }
 
-// The lower triangle of A^T B (transposed) or A B^T, for lower-triangular A and B.
-void lower_products(Tensor out, const Tensor& a, const Tensor& b, bool transpose_first, double sign,
-                    bool accumulate) {
-  const int64_t size = a.size(0), half = size / 2, rest = size - half;
-  auto product = [&](Tensor target, const Tensor& x, const Tensor& y, bool add) {
-    target.addmm_(x, y, add ? 1 : 0, sign);
-  };
+// Adds the lower triangle of alpha A^T B (transposed) or alpha A B^T to beta times out, for
+// lower-triangular A and B; what is above the diagonal is left undefined.
+template <typename T>
+void lower_products(bool transpose_first, const T* a, const T* b, T alpha, T beta, T* out,
+                    int64_t size) {
+  const int64_t half = size / 2, rest = size - half;
+  const bool first = transpose_first, second = !transpose_first;
   if (size < kSmallestSplit) {
-    product(out, transpose_first ? a.t() : a, transpose_first ? b : b.t(), accumulate);
+    gemm<T>(first, second, size, size, size, alpha, a, size, b, size, beta, out, size);
     return;
   }
-  Tensor out11 = block(out, 0, half, 0, half), out21 = block(out, half, rest, 0, half),
-         out22 = block(out, half, rest, half, rest);
+  const int64_t left = half * size, corner = left + half;  // offsets of the lower blocks
   if (transpose_first) {  // (A^T B)_ij sums over k >= max(i, j)
-    product(out11, a.narrow(1, 0, half).t(), b.narrow(1, 0, half), accumulate);
-    product(out21, block(a, half, rest, half, rest).t(), block(b, half, rest, 0, half), accumulate);
-    product(out22, block(a, half, rest, half, rest).t(), block(b, half, rest, half, rest),
-            accumulate);
+    gemm<T>(first, second, half, half, size, alpha, a, size, b, size, beta, out, size);
+    gemm<T>(first, second, rest, half, rest, alpha, a + corner, size, b + left, size, beta,
+            out + left, size);
+    gemm<T>(first, second, rest, rest, rest, alpha, a + corner, size, b + corner, size, beta,
+            out + corner, size);
   } else {  // (A B^T)_ij, i >= j, sums over k <= j
-    product(out11, block(a, 0, half, 0, half), block(b, 0, half, 0, half).t(), accumulate);
-    product(out21, block(a, half, rest, 0, half), block(b, 0, half, 0, half).t(), accumulate);
-    product(out22, a.narrow(0, half, rest), b.narrow(0, half, rest).t(), accumulate);
+    gemm<T>(first, second, size, half, half, alpha, a, size, b, size, beta, out, size);
+    gemm<T>(first, second, rest, rest, size, alpha, a + left, size, b + left, size, beta,
+            out + corner, size);
   }
 }
 
@@ -518,41 +834,380 @@ void halve_and_mirror(T* __restrict matrix, int64_t size) {
 }
 
 // L^-T S L^-1 for symmetric S: lower blocks, then mirrored.
-void sandwich(Tensor out, const Tensor& inverse, const Tensor& symmetric, Tensor scratch) {
-  const int64_t size = inverse.size(0), half = size / 2, rest = size - half;
+template <typename T>
+void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t size) {
+  const int64_t half = size / 2, rest = size - half;
   if (size < kSmallestSplit) {
-    at::mm_out(scratch, symmetric, inverse);
-    at::mm_out(out, inverse.t(), scratch);
+    gemm<T>(false, false, size, size, size, 1, symmetric, size, inverse, size, 0, scratch, size);
+    gemm<T>(true, false, size, size, size, 1, inverse, size, scratch, size, 0, out, size);
     return;
   }
-  Tensor left = scratch.narrow(1, 0, half), right = scratch.narrow(1, half, rest);
-  Tensor last = block(inverse, half, rest, half, rest);
-  at::mm_out(left, symmetric, inverse.narrow(1, 0, half));
-  at::mm_out(right, symmetric.narrow(1, half, rest), last);
-  Tensor out11 = block(out, 0, half, 0, half), out21 = block(out, half, rest, 0, half),
-         out22 = block(out, half, rest, half, rest);
-  at::mm_out(out11, inverse.narrow(1, 0, half).t(), left);
-  at::mm_out(out21, last.t(), left.narrow(0, half, rest));
-  at::mm_out(out22, last.t(), right.narrow(0, half, rest));
-  block(out, 0, half, half, rest).copy_(out21.t());
+  const int64_t left = half * size, corner = left + half;
+  gemm<T>(false, false, size, half, size, 1, symmetric, size, inverse, size, 0, scratch, size);
+  gemm<T>(false, false, rest, rest, rest, 1, symmetric + corner, size, inverse + corner, size, 0,
+          scratch + corner, size);
+  gemm<T>(true, false, half, half, size, 1, inverse, size, scratch, size, 0, out, size);
+  gemm<T>(true, false, rest, half, rest, 1, inverse + corner, size, scratch + left, size, 0,
+          out + left, size);
+  gemm<T>(true, false, rest, rest, rest, 1, inverse + corner, size, scratch + corner, size, 0,
+          out + corner, size);
+  for (int64_t i = half; i < size; ++i)
+    for (int64_t j = 0; j < half; ++j) out[j * size + i] = out[i * size + j];
 }
 
 Tensor cholesky_backward(const Tensor& lower, const Tensor& inverse,
                          const std::optional<Tensor>& grad_lower,
                          const std::optional<Tensor>& grad_inverse) {
   Tensor result = at::empty_like(inverse);
-  const int64_t size = inverse.size(-1);
+  const int64_t size = inverse.size(-1), all = size * size;
   for_each_sample(inverse.size(0), [&](int64_t s) {
-    Tensor inverse_s = inverse[s], middle = at::empty_like(inverse_s),
-           scratch = at::empty_like(inverse_s);
-    if (grad_lower) lower_products(middle, lower[s], (*grad_lower)[s], true, 1.0, false);
-    if (grad_inverse)
-      lower_products(middle, (*grad_inverse)[s], inverse_s, false, -1.0, grad_lower.has_value());
-    AT_DISPATCH_FLOATING_TYPES(middle.scalar_type(), "halve_and_mirror",
-                               [&] { halve_and_mirror(middle.data_ptr<scalar_t>(), size); });
-    sandwich(result[s], inverse_s, middle, scratch);
+    AT_DISPATCH_FLOATING_TYPES(inverse.scalar_type(), "cholesky_backward", [&] {
+      Scratch<scalar_t> scratch(2 * all);
+      scalar_t* middle = scratch.data();
+      const scalar_t* own = inverse.const_data_ptr<scalar_t>() + s * all;
+      if (grad_lower)
+        lower_products<scalar_t>(true, lower.const_data_ptr<scalar_t>() + s * all,
+                                 grad_lower->const_data_ptr<scalar_t>() + s * all, 1, 0, middle,
+                                 size);
+      if (grad_inverse)
+        lower_products<scalar_t>(false, grad_inverse->const_data_ptr<scalar_t>() + s * all, own, -1,
+                                 grad_lower ? 1 : 0, middle, size);
+      halve_and_mirror(middle, size);
+      sandwich(own, middle, middle + all, result.data_ptr<scalar_t>() + s * all, size);
+    });
   });
   return result;
+}
+
+template <typename T>
+T dot(const T* __restrict a, const T* __restrict b, int64_t count) {
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < count; ++i) total += a[i] * b[i];
+  return total;
+}
+
+template <typename T>
+T trace(const T* matrix, int64_t size) {
+  T total = 0;
+  for (int64_t i = 0; i < size; ++i) total += matrix[i * size + i];
+  return total;
+}
+
+template <typename T>
+T sum_log_diagonal(const T* matrix, int64_t size) {
+  T total = 0;
+  for (int64_t i = 0; i < size; ++i) total += std::log(matrix[i * size + i]);
+  return total;
+}
+
+// A layer at its inducing points: with K = L L^T and R R^T = (1 - q) s K + q T, returns H = L^-1, R,
+// the root F = R A, the weights w = H F, the form G of rows (H, or K^-1 where kSquared), K^-1 F,
+// the log density nu (log|R| - log|sqrt(s) L|) - |w|^2 / 2s of each group of columns, and info as
+// cholesky does (a sample that fails leaves its outputs undefined).
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_root_forward(
+    const Tensor& kernel, const Tensor& learned, double mixing, const Tensor& factor, double scale,
+    double degrees, int64_t groups) {
+  const int64_t batch = kernel.size(0), size = kernel.size(1), width = factor.size(2);
+  const int64_t all = size * size, narrow = size * width, own_width = width / groups;
+  Tensor inverse = at::empty_like(kernel), mixed_lower = at::empty_like(kernel);
+  const bool squared = kernel.scalar_type() == at::kDouble;
+  Tensor form = squared ? at::empty_like(kernel) : inverse;
+  Tensor root = at::empty_like(factor), weights = at::empty_like(factor),
+         solved = at::empty_like(factor);
+  Tensor log_density = like(kernel, {batch, groups});
+  Tensor info = at::empty({batch}, kernel.options().dtype(at::kInt));
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "draw_root", [&] {
+      Scratch<scalar_t> scratch(2 * all);
+      scalar_t *lower = scratch.data(), *mixed = lower + all;
+      scalar_t* H = inverse.data_ptr<scalar_t>() + s * all;
+      scalar_t* R = mixed_lower.data_ptr<scalar_t>() + s * all;
+      scalar_t* F = root.data_ptr<scalar_t>() + s * narrow;
+      scalar_t* w = weights.data_ptr<scalar_t>() + s * narrow;
+      int32_t& status = info.data_ptr<int32_t>()[s];
+      const scalar_t* k = kernel.const_data_ptr<scalar_t>() + s * all;
+      const scalar_t* t = learned.const_data_ptr<scalar_t>();
+      if ((status = factorise(k, lower, size)) != 0) return;
+      invert_lower(lower, H, size);
+      const scalar_t kept = static_cast<scalar_t>((1.0 - mixing) * scale);
+      const scalar_t added = static_cast<scalar_t>(mixing);
+      for (int64_t i = 0; i < all; ++i) mixed[i] = kept * k[i] + added * t[i];
+      if ((status = factorise(mixed, R, size)) != 0) return;
+      gemm<scalar_t>(false, false, size, width, size, 1, R, size,
+                     factor.const_data_ptr<scalar_t>() + s * narrow, width, 0, F, width);
+      gemm<scalar_t>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
+      gemm<scalar_t>(true, false, size, width, size, 1, H, size, w, width, 0,
+                     solved.data_ptr<scalar_t>() + s * narrow, width);
+      if (squared)
+        gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0,
+                       form.data_ptr<scalar_t>() + s * all, size);
+      const scalar_t volume =
+          sum_log_diagonal(R, size) - sum_log_diagonal(lower, size) -
+          static_cast<scalar_t>(0.5 * std::log(scale)) * static_cast<scalar_t>(size);
+      scalar_t* out = log_density.data_ptr<scalar_t>() + s * groups;
+      for (int64_t g = 0; g < groups; ++g) {
+        scalar_t squares = 0;
+        for (int64_t i = 0; i < size; ++i)
+          for (int64_t j = g * own_width; j < (g + 1) * own_width; ++j)
+            squares += w[i * width + j] * w[i * width + j];
+        out[g] = static_cast<scalar_t>(degrees) * volume -
+                 static_cast<scalar_t>(0.5 / scale) * squares;
+      }
+    });
+  });
+  return {inverse, mixed_lower, root, weights, form, solved, log_density, info};
+}
+
+// Gradients of the above for incoming gH, gF, gw and gd (derivation in _fused.py): those of K, T
+// (per sample), q (per sample) and A.
+std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
+    const Tensor& kernel, const Tensor& learned, double mixing, const Tensor& factor, double scale,
+    double degrees, const Tensor& inverse, const Tensor& mixed_lower, const Tensor& weights,
+    const Tensor& form, const Tensor& solved, const std::optional<Tensor>& grad_inverse,
+    const std::optional<Tensor>& grad_root, const std::optional<Tensor>& grad_weights,
+    const std::optional<Tensor>& grad_density) {
+  const int64_t batch = kernel.size(0), size = kernel.size(1), width = factor.size(2);
+  const int64_t all = size * size, narrow = size * width;
+  const int64_t groups = grad_density ? grad_density->size(1) : 1, own_width = width / groups;
+  Tensor grad_kernel = at::empty_like(kernel), grad_learned = at::empty_like(kernel);
+  Tensor grad_factor = at::empty_like(factor), grad_mixing = like(kernel, {batch});
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "draw_root_backward", [&] {
+      Scratch<scalar_t> scratch(3 * all + 2 * narrow);
+      scalar_t *middle = scratch.data(), *products = middle + all, *mixed_inverse = products + all;
+      scalar_t *along = mixed_inverse + all, *weighted = along + narrow;
+      const auto own = [s](const Tensor& tensor, int64_t count) {
+        return tensor.const_data_ptr<scalar_t>() + s * count;
+      };
+      const scalar_t *H = own(inverse, all), *R = own(mixed_lower, all), *A = own(factor, narrow);
+      const scalar_t *k = own(kernel, all), *CF = own(solved, narrow);
+      const scalar_t* gw = grad_weights ? own(*grad_weights, narrow) : nullptr;
+      scalar_t* gA = grad_factor.data_ptr<scalar_t>() + s * narrow;
+      scalar_t* g = grad_kernel.data_ptr<scalar_t>() + s * all;
+      scalar_t* gm = grad_learned.data_ptr<scalar_t>() + s * all;
+
+      // The density's own slopes: -gd/s C F for F, and (C F gd/s (C F)^T - nu gd C) / 2 for K.
+      scalar_t volume = 0;
+      std::fill_n(weighted, narrow, scalar_t(0));
+      if (grad_density) {
+        const scalar_t* gd = own(*grad_density, groups);
+        for (int64_t j = 0; j < groups; ++j) volume += static_cast<scalar_t>(degrees) * gd[j];
+        for (int64_t i = 0; i < size; ++i)
+          for (int64_t j = 0; j < width; ++j)
+            weighted[i * width + j] =
+                gd[j / own_width] / static_cast<scalar_t>(scale) * CF[i * width + j];
+      }
+      const scalar_t* C = own(form, all);
+      if (!kSquared<scalar_t>) {
+        gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0, products, size);
+        C = products;
+      }
+      for (int64_t i = 0; i < all; ++i) g[i] = scalar_t(-0.5) * volume * C[i];
+      gemm<scalar_t>(false, true, size, size, width, scalar_t(0.5), weighted, width, CF, width, 1,
+                     g, size);
+
+      for (int64_t i = 0; i < narrow; ++i)
+        along[i] = (grad_root ? own(*grad_root, narrow)[i] : scalar_t(0)) - weighted[i];
+      if (gw) gemm<scalar_t>(true, false, size, width, size, 1, H, size, gw, width, 1, along, width);
+      gemm<scalar_t>(true, false, size, width, size, 1, R, size, along, width, 0, gA, width);
+      gemm<scalar_t>(false, true, size, size, width, 1, gA, width, A, width, 0, middle, size);
+      for (int64_t i = 0; i < size; ++i) middle[i * size + i] += volume;
+      halve_and_mirror(middle, size);
+      invert_lower(R, mixed_inverse, size);
+      sandwich(mixed_inverse, middle, products, gm, size);
+
+      if (grad_inverse || gw) {
+        if (grad_inverse)
+          lower_products<scalar_t>(false, own(*grad_inverse, all), H, -1, 0, middle, size);
+        else
+          std::fill_n(middle, all, scalar_t(0));
+        if (gw)
+          gemm<scalar_t>(false, true, size, size, width, -1, gw, width, own(weights, narrow), width,
+                         1, middle, size);
+        halve_and_mirror(middle, size);
+        sandwich(H, middle, products, mixed_inverse, size);
+        for (int64_t i = 0; i < all; ++i) g[i] += mixed_inverse[i];
+      }
+
+      const scalar_t kept = static_cast<scalar_t>((1.0 - mixing) * scale);
+      const scalar_t added = static_cast<scalar_t>(mixing);
+      grad_mixing.data_ptr<scalar_t>()[s] = dot(gm, learned.const_data_ptr<scalar_t>(), all) -
+                                            static_cast<scalar_t>(scale) * dot(gm, k, all);
+      for (int64_t i = 0; i < all; ++i) {
+        g[i] += kept * gm[i];
+        gm[i] *= added;
+      }
+    });
+  });
+  return {grad_kernel, grad_learned, grad_mixing, grad_factor};
+}
+
+// K + relative * tr(K) I; also the gradient of itself.
+Tensor add_to_diagonal(const Tensor& matrix, double relative) {
+  const int64_t size = matrix.size(-1), all = size * size;
+  Tensor out = at::empty_like(matrix);
+  for_each_sample(matrix.numel() / all, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "add_to_diagonal", [&] {
+      const scalar_t* from = matrix.const_data_ptr<scalar_t>() + s * all;
+      scalar_t* to = out.data_ptr<scalar_t>() + s * all;
+      std::copy_n(from, all, to);
+      const scalar_t amount = static_cast<scalar_t>(relative) * trace(from, size);
+      for (int64_t i = 0; i < size; ++i) to[i * size + i] += amount;
+    });
+  });
+  return out;
+}
+
+// Pseudo-observations M^T v of a Gaussian with covariance s K: B = I + s M^T K M = L L^T. Returns
+// L^-1, Y = L^-1 M^T, w = Y v, log|B|, tr B^-1, |L^-T w|^2, K M for the gradient, and info.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> observe_forward(
+    const Tensor& kernel, const Tensor& root, const Tensor& targets, double scale) {
+  const int64_t batch = kernel.size(0), size = kernel.size(1), width = targets.size(1);
+  const int64_t all = size * size, narrow = size * width;
+  Tensor inverse = at::empty_like(kernel), projection = at::empty_like(kernel),
+         products = at::empty_like(kernel), whitened = like(kernel, {batch, size, width}),
+         numbers = like(kernel, {batch, 3});
+  Tensor info = at::empty({batch}, kernel.options().dtype(at::kInt));
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "observe", [&] {
+      Scratch<scalar_t> scratch(2 * all + narrow);
+      scalar_t *inner = scratch.data(), *lower = inner + all, *back = lower + all;
+      const scalar_t* M = root.const_data_ptr<scalar_t>();
+      scalar_t* H = inverse.data_ptr<scalar_t>() + s * all;
+      scalar_t* Y = projection.data_ptr<scalar_t>() + s * all;
+      scalar_t* X = products.data_ptr<scalar_t>() + s * all;
+      scalar_t* w = whitened.data_ptr<scalar_t>() + s * narrow;
+      scalar_t* own = numbers.data_ptr<scalar_t>() + s * 3;
+      int32_t& status = info.data_ptr<int32_t>()[s];
+      gemm<scalar_t>(false, false, size, size, size, 1,
+                     kernel.const_data_ptr<scalar_t>() + s * all, size, M, size, 0, X, size);
+      gemm<scalar_t>(true, false, size, size, size, static_cast<scalar_t>(scale), M, size, X, size,
+                     0, inner, size);
+      for (int64_t i = 0; i < size; ++i) inner[i * size + i] += scalar_t(1);
+      if ((status = factorise(inner, lower, size)) != 0) return;
+      invert_lower(lower, H, size);
+      gemm<scalar_t>(false, true, size, size, size, 1, H, size, M, size, 0, Y, size);
+      gemm<scalar_t>(false, false, size, width, size, 1, Y, size,
+                     targets.const_data_ptr<scalar_t>(), width, 0, w, width);
+      gemm<scalar_t>(true, false, size, width, size, 1, H, size, w, width, 0, back, width);
+      own[0] = scalar_t(2) * sum_log_diagonal(lower, size);
+      own[1] = dot(H, H, all);
+      own[2] = dot(back, back, narrow);
+    });
+  });
+  return {inverse, projection, whitened, numbers, products, info};
+}
+
+// Gradients of K, M (per sample) and v (per sample); derivation in _fused.py.
+std::tuple<Tensor, Tensor, Tensor> observe_backward(
+    const Tensor& root, const Tensor& targets, double scale, const Tensor& inverse,
+    const Tensor& projection, const Tensor& whitened, const Tensor& products,
+    const std::optional<Tensor>& grad_inverse, const std::optional<Tensor>& grad_projection,
+    const std::optional<Tensor>& grad_whitened, const std::optional<Tensor>& grad_numbers) {
+  const int64_t batch = inverse.size(0), size = inverse.size(1), width = targets.size(1);
+  const int64_t all = size * size, narrow = size * width;
+  Tensor grad_kernel = at::empty_like(inverse), grad_root = at::empty_like(inverse),
+         grad_targets = at::empty_like(whitened);
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(inverse.scalar_type(), "observe_backward", [&] {
+      Scratch<scalar_t> scratch(5 * all + 2 * narrow);
+      scalar_t *gH = scratch.data(), *gY = gH + all, *middle = gY + all, *gB = middle + all;
+      scalar_t *work = gB + all, *back = work + all, *gw = back + narrow;
+      const auto own = [s](const Tensor& tensor, int64_t count) {
+        return tensor.const_data_ptr<scalar_t>() + s * count;
+      };
+      const auto start = [s](const std::optional<Tensor>& from, scalar_t* to, int64_t count) {
+        if (from)
+          std::copy_n(from->const_data_ptr<scalar_t>() + s * count, count, to);
+        else
+          std::fill_n(to, count, scalar_t(0));
+      };
+      const scalar_t *H = own(inverse, all), *Y = own(projection, all), *w = own(whitened, narrow);
+      const scalar_t* M = root.const_data_ptr<scalar_t>();
+      scalar_t numbers[3] = {0, 0, 0};
+      if (grad_numbers) std::copy_n(own(*grad_numbers, 3), 3, numbers);
+      const scalar_t twice = scalar_t(2) * numbers[2], factor = static_cast<scalar_t>(scale);
+      start(grad_inverse, gH, all);
+      start(grad_projection, gY, all);
+      start(grad_whitened, gw, narrow);
+      gemm<scalar_t>(true, false, size, width, size, 1, H, size, w, width, 0, back, width);
+      gemm<scalar_t>(false, false, size, width, size, twice, H, size, back, width, 1, gw, width);
+      gemm<scalar_t>(false, true, size, size, width, twice, w, width, back, width, 1, gH, size);
+      for (int64_t i = 0; i < all; ++i) gH[i] += scalar_t(2) * numbers[1] * H[i];
+      gemm<scalar_t>(false, true, size, size, width, 1, gw, width,
+                     targets.const_data_ptr<scalar_t>(), width, 1, gY, size);
+      gemm<scalar_t>(true, false, size, width, size, 1, Y, size, gw, width, 0,
+                     grad_targets.data_ptr<scalar_t>() + s * narrow, width);
+      gemm<scalar_t>(false, false, size, size, size, 1, gY, size, M, size, 1, gH, size);
+      lower_products<scalar_t>(false, gH, H, -1, 0, middle, size);
+      for (int64_t i = 0; i < size; ++i) middle[i * size + i] += scalar_t(2) * numbers[0];
+      halve_and_mirror(middle, size);
+      sandwich(H, middle, work, gB, size);
+      scalar_t* gM = grad_root.data_ptr<scalar_t>() + s * all;
+      gemm<scalar_t>(true, false, size, size, size, 1, gY, size, H, size, 0, gM, size);
+      gemm<scalar_t>(false, false, size, size, size, 2 * factor, own(products, all), size, gB, size,
+                     1, gM, size);
+      gemm<scalar_t>(false, false, size, size, size, factor, M, size, gB, size, 0, work, size);
+      gemm<scalar_t>(false, true, size, size, size, 1, work, size, M, size, 0,
+                     grad_kernel.data_ptr<scalar_t>() + s * all, size);
+    });
+  });
+  return {grad_kernel, grad_root, grad_targets};
+}
+
+// A Bartlett factor, loc + scale * noise below the diagonal, and per sample the sum of squares of the
+// noise used.
+std::tuple<Tensor, Tensor> scored_factor_forward(const Tensor& loc, const Tensor& scale,
+                                                 const Tensor& noise, const Tensor& diagonal) {
+  const int64_t batch = noise.size(0), size = loc.size(0), width = loc.size(1);
+  Tensor factor = at::empty_like(noise), squares = like(noise, {batch});
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(noise.scalar_type(), "scored_factor", [&] {
+      const scalar_t *mu = loc.const_data_ptr<scalar_t>(), *sigma = scale.const_data_ptr<scalar_t>();
+      const scalar_t* epsilon = noise.const_data_ptr<scalar_t>() + s * size * width;
+      const scalar_t* own = diagonal.const_data_ptr<scalar_t>() + s * width;
+      scalar_t* out = factor.data_ptr<scalar_t>() + s * size * width;
+      scalar_t total = 0;
+      for (int64_t i = 0; i < size; ++i) {
+        for (int64_t j = 0; j < width; ++j) {
+          const int64_t at = i * width + j;
+          const bool below = i > j;
+          out[at] = below ? mu[at] + sigma[at] * epsilon[at] : (i == j ? own[j] : scalar_t(0));
+          total += below ? epsilon[at] * epsilon[at] : scalar_t(0);
+        }
+      }
+      squares.data_ptr<scalar_t>()[s] = total;
+    });
+  });
+  return {factor, squares};
+}
+
+// Gradients of loc and scale, given those of the factor and, per sample, the weight q of the log
+// density along the sample (see ScoredFactor): sums over samples of g - q e / sigma and
+// g e - q e^2 / sigma.
+std::tuple<Tensor, Tensor> scored_factor_backward(const Tensor& scale, const Tensor& noise,
+                                                  const Tensor& grad, const Tensor& weight) {
+  const int64_t batch = noise.size(0), size = scale.size(0), width = scale.size(1);
+  Tensor grad_loc = at::zeros_like(scale), grad_scale = at::zeros_like(scale);
+  at::parallel_for(0, size, 16, [&](int64_t begin, int64_t end) {
+    AT_DISPATCH_FLOATING_TYPES(noise.scalar_type(), "scored_factor_backward", [&] {
+      const scalar_t *sigma = scale.const_data_ptr<scalar_t>(), *q = weight.const_data_ptr<scalar_t>();
+      scalar_t *loc = grad_loc.data_ptr<scalar_t>(), *out = grad_scale.data_ptr<scalar_t>();
+      for (int64_t s = 0; s < batch; ++s) {
+        const scalar_t* epsilon = noise.const_data_ptr<scalar_t>() + s * size * width;
+        const scalar_t* g = grad.const_data_ptr<scalar_t>() + s * size * width;
+        for (int64_t i = begin; i < end; ++i) {
+          for (int64_t at = i * width; at < i * width + std::min(i, width); ++at) {
+            const scalar_t along = g[at] - q[s] * epsilon[at] / sigma[at];
+            loc[at] += along;
+            out[at] += along * epsilon[at];
+          }
+        }
+      }
+    });
+  });
+  return {grad_loc, grad_scale};
 }
 
 }  // namespace
@@ -581,6 +1236,43 @@ TORCH_LIBRARY(deepwishart, library) {
       "gaussian_square_backward(Tensor scaled, Tensor kernel, float log_lengthscale, Tensor grad) "
       "-> (Tensor, Tensor)",
       gaussian_square_backward);
+  library.def(
+      "gaussian_sample_forward(Tensor form, Tensor solved, Tensor left, Tensor right, "
+      "float log_height, float log_lengthscale, Tensor noise, float scale) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      gaussian_sample_forward);
+  library.def(
+      "gaussian_sample_backward(Tensor form, Tensor solved, Tensor left, Tensor right, Tensor K, "
+      "Tensor product, Tensor noise, Tensor deviation, float log_height, float log_lengthscale, "
+      "float scale, Tensor grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+      gaussian_sample_backward);
+  library.def(
+      "draw_root_forward(Tensor K, Tensor learned, float mixing, Tensor factor, float scale, "
+      "float degrees, int groups) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      draw_root_forward);
+  library.def(
+      "draw_root_backward(Tensor K, Tensor learned, float mixing, Tensor factor, float scale, "
+      "float degrees, Tensor H, Tensor R, Tensor w, Tensor form, Tensor solved, Tensor? gH, "
+      "Tensor? gF, Tensor? gw, Tensor? gd) -> (Tensor, Tensor, Tensor, Tensor)",
+      draw_root_backward);
+  library.def("add_to_diagonal(Tensor matrix, float relative) -> Tensor", add_to_diagonal);
+  library.def(
+      "observe_forward(Tensor K, Tensor M, Tensor v, float scale) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      observe_forward);
+  library.def(
+      "observe_backward(Tensor M, Tensor v, float scale, Tensor H, Tensor Y, Tensor w, Tensor KM, "
+      "Tensor? gH, Tensor? gY, Tensor? gw, Tensor? gn) -> (Tensor, Tensor, Tensor)",
+      observe_backward);
+  library.def(
+      "scored_factor_forward(Tensor loc, Tensor scale, Tensor noise, Tensor diagonal) -> "
+      "(Tensor, Tensor)",
+      scored_factor_forward);
+  library.def(
+      "scored_factor_backward(Tensor scale, Tensor noise, Tensor grad, Tensor weight) -> "
+      "(Tensor, Tensor)",
+      scored_factor_backward);
   library.def("triangular_inverse(Tensor lower) -> Tensor", triangular_inverse);
   library.def("cholesky(Tensor matrix) -> (Tensor, Tensor)", cholesky);
   library.def(

@@ -15,12 +15,10 @@ from deepwishart.distributions.bartlett import (
     log_scale_volume,
     rank_of,
     sample_factor,
-    standard_gamma,
-    standard_normal,
 )
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, wants_validation
 from deepwishart.distributions.moments import factor_moments, gram_mean, gram_variance
-from deepwishart.distributions.scored_factor import ScoredFactor
+from deepwishart.distributions.scored_factor import draw_scored_factor
 
 __all__ = ["GeneralisedSingularWishart"]
 
@@ -168,25 +166,22 @@ class GeneralisedSingularWishart(GramDistribution):
         shape = torch.Size(sample_shape) + self.batch_shape
         volume = log_scale_volume(self.scale_tril, self.rank)
         if self.concentration.ndim == self.rate.ndim == 1 and self.loc.ndim == self.scale.ndim == 2:
-            factor, log_q = self._scored_factor(shape, sticking_the_landing, generator)
-            return self.scale_tril @ factor, log_q - volume
+            factor, log_q = draw_scored_factor(
+                shape.numel(),
+                self.concentration,
+                self.rate,
+                self.loc,
+                self.scale,
+                sticking_the_landing=sticking_the_landing,
+                generator=generator,
+            )
+            factor = factor.reshape(*shape, *self.loc.shape)
+            return self.scale_tril @ factor, log_q.reshape(shape) - volume
         parameters = self._bartlett()
         factor = self._rsample_factor(parameters, sample_shape, generator)
         if sticking_the_landing:
             parameters = Bartlett(*(parameter.detach() for parameter in parameters))
         return self.scale_tril @ factor, log_prob_factor(factor, *parameters) - volume
-
-    def _scored_factor(
-        self, shape: torch.Size, sticking_the_landing: bool, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor]:
-        """One set of parameters for all samples, as in training: draw and score at once."""
-        alpha, beta, mu, sigma = self.concentration, self.rate, self.loc, self.scale
-        gamma = standard_gamma(alpha.expand(shape.numel(), -1), generator)
-        noise = standard_normal(torch.Size([shape.numel(), *mu.shape]), alpha, generator)
-        factor, log_q = ScoredFactor.apply(
-            gamma, alpha, beta, mu, sigma, noise, sticking_the_landing
-        )
-        return factor.reshape(*shape, *mu.shape), log_q.reshape(shape)
 
     def _bartlett(self) -> Bartlett:
         """The parameters, with neutral values where ``loc`` and ``scale`` are not to be read."""

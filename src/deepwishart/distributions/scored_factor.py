@@ -9,7 +9,53 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["ScoredFactor"]
+from deepwishart import _native
+from deepwishart.distributions.bartlett import standard_gamma, standard_normal
+
+__all__ = ["ScoredFactor", "draw_scored_factor"]
+
+
+def draw_scored_factor(
+    num_samples: int,
+    concentration: Tensor,
+    rate: Tensor,
+    loc: Tensor,
+    scale: Tensor,
+    *,
+    tilt: float = 0.0,
+    sticking_the_landing: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Draws of one generalised Bartlett factor and the log density of :math:`A A^\top`, relative
+    to :math:`\prod_j A_{jj}^\text{tilt}`.
+
+    Args:
+        num_samples: number of draws S.
+        concentration: :math:`\alpha`, ``(m,)``.
+        rate: :math:`\beta`, ``(m,)``.
+        loc: :math:`\mu`, ``(P, m)``; read below the diagonal only.
+        scale: :math:`\sigma`, ``(P, m)``, likewise.
+        tilt: subtract this times :math:`\sum_j \log A_{jj}` from the log density.
+        sticking_the_landing: detach the parameters of the density, so that gradients flow along
+            the sample only.
+        generator: source of randomness; PyTorch's default generator if ``None``.
+
+    Returns:
+        the factors ``(S, P, m)`` and the log densities ``(S,)``.
+
+    >>> vector, matrix = torch.ones(2), torch.ones(3, 2)
+    >>> factor, log_prob = draw_scored_factor(4, vector, vector, matrix, matrix)
+    >>> factor.shape, log_prob.shape
+    (torch.Size([4, 3, 2]), torch.Size([4]))
+    """
+    gamma = standard_gamma(concentration.expand(num_samples, -1), generator)
+    # In single precision, which is several times faster and plenty for Monte Carlo noise.
+    like = torch.empty((), device=loc.device)
+    noise = standard_normal(torch.Size([num_samples, *loc.shape]), like, generator).to(loc.dtype)
+    factor, log_q = ScoredFactor.apply(
+        gamma, concentration, rate, loc, scale, noise, tilt, sticking_the_landing
+    )
+    return factor, log_q
 
 
 class ScoredFactor(torch.autograd.Function):
@@ -19,7 +65,8 @@ class ScoredFactor(torch.autograd.Function):
 
     .. math:: \log q = \sum_j \big[p_j \log A_{jj} - \beta_j A_{jj}^2 + \alpha_j \log\beta_j
               - \log\Gamma(\alpha_j)\big] + \sum_{i>j} \big[-\tfrac12 \epsilon_{ij}^2
-              - \log\sigma_{ij} - \tfrac12 \log 2\pi\big], \quad p_j = 2(\alpha_j - 1) - (P - j)
+              - \log\sigma_{ij} - \tfrac12 \log 2\pi\big], \quad
+              p_j = 2(\alpha_j - 1) - (P - j) - \text{tilt}
 
     Gradients, for incoming :math:`\bar A` and :math:`\bar q`: along the sample the density's slopes
     are :math:`-\epsilon/\sigma` and :math:`p_j / A_{jj} - 2 \beta_j A_{jj}`, so that
@@ -37,8 +84,8 @@ class ScoredFactor(torch.autograd.Function):
     variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
 
     The arguments of ``apply`` are ``gamma`` ``(S, m)``, ``concentration`` and ``rate`` ``(m,)``,
-    ``loc`` and ``scale`` ``(P, m)``, ``noise`` ``(S, P, m)``, and ``sticking_the_landing``. It
-    returns the factor ``(S, P, m)`` and the log density ``(S,)``.
+    ``loc`` and ``scale`` ``(P, m)``, ``noise`` ``(S, P, m)``, ``tilt`` and
+    ``sticking_the_landing``. It returns the factor ``(S, P, m)`` and the log density ``(S,)``.
     """
 
     @staticmethod
@@ -50,30 +97,35 @@ class ScoredFactor(torch.autograd.Function):
         loc: Tensor,
         scale: Tensor,
         noise: Tensor,
+        tilt: float,
         sticking_the_landing: bool,
     ) -> tuple[Tensor, Tensor]:
         num_rows, rank = noise.shape[-2:]
-        epsilon = noise.tril(-1)
-        factor = torch.addcmul(loc, scale, noise).tril_(-1)
         diagonal = (gamma / rate).sqrt_()
-        factor.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+        native = _native.operations(noise)
+        if native is not None:
+            loc, scale, noise = loc.contiguous(), scale.contiguous(), noise.contiguous()
+            factor, squares = native.scored_factor_forward(loc, scale, noise, diagonal)
+        else:
+            factor = torch.addcmul(loc, scale, noise).tril_(-1)
+            factor.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
+            squares = noise.tril(-1).square().sum((-2, -1))
         beyond = torch.arange(num_rows - 1, num_rows - 1 - rank, -1, device=noise.device)
-        power = 2.0 * (concentration - 1.0) - beyond
+        power = 2.0 * (concentration - 1.0) - beyond - tilt
         log_scale = scale.log().tril_(-1).sum()
         num_normal = num_rows * rank - rank * (rank + 1) // 2
         constant = (concentration * rate.log() - concentration.lgamma()).sum() - log_scale
         constant -= 0.5 * num_normal * math.log(2.0 * math.pi)
         # beta A_jj^2 is the standard gamma variable itself.
-        log_q = (power * diagonal.log() - gamma).sum(-1) + constant
-        log_q -= 0.5 * epsilon.square().sum((-2, -1))
-        ctx.save_for_backward(gamma, concentration, rate, scale, epsilon, diagonal, power)
+        log_q = (power * diagonal.log() - gamma).sum(-1) + constant - 0.5 * squares
+        ctx.save_for_backward(gamma, concentration, rate, scale, noise, diagonal, power)
         ctx.sticking_the_landing = sticking_the_landing
         return factor, log_q
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_factor: Tensor, grad_log_q: Tensor) -> tuple[Tensor | None, ...]:
-        gamma, concentration, rate, scale, epsilon, diagonal, power = ctx.saved_tensors
+        gamma, concentration, rate, scale, noise, diagonal, power = ctx.saved_tensors
         slope = grad_log_q.unsqueeze(-1)
         grad_diagonal = grad_factor.diagonal(dim1=-2, dim2=-1) + slope * (
             power / diagonal - 2.0 * rate * diagonal
@@ -81,16 +133,30 @@ class ScoredFactor(torch.autograd.Function):
         half = 0.5 * grad_diagonal * diagonal
         grad_gamma, grad_rate = half / gamma, -half.sum(0) / rate
         grad_concentration = None
-        below = grad_factor.tril(-1)
-        grad_scale = (below * epsilon).sum(0)
-        grad_loc = below.sum(0)
-        if ctx.sticking_the_landing:
-            weighted = slope.unsqueeze(-1) * epsilon
-            grad_loc -= weighted.sum(0) / scale
-            grad_scale -= (weighted * epsilon).sum(0) / scale
-        else:
+        weight = grad_log_q if ctx.sticking_the_landing else torch.zeros_like(grad_log_q)
+        grad_loc, grad_scale = _normal_gradients(scale, noise, grad_factor, weight)
+        if not ctx.sticking_the_landing:
             grad_scale -= (slope.sum() / scale).tril_(-1)
             grad_rate += (slope * (concentration / rate - diagonal.square())).sum(0)
             score = 2.0 * diagonal.log() + rate.log() - concentration.digamma()
             grad_concentration = (slope * score).sum(0)
-        return grad_gamma, grad_concentration, grad_rate, grad_loc, grad_scale, None, None
+        return grad_gamma, grad_concentration, grad_rate, grad_loc, grad_scale, None, None, None
+
+
+def _normal_gradients(
+    scale: Tensor, noise: Tensor, grad_factor: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    r""":math:`\sum_s (\bar A - q_s \epsilon/\sigma)` and
+    :math:`\sum_s (\bar A - q_s \epsilon/\sigma)\, \epsilon` below the diagonal."""
+    native = _native.operations(noise)
+    if native is not None:
+        gradients: tuple[Tensor, Tensor] = native.scored_factor_backward(
+            scale, noise, grad_factor.contiguous(), weight.contiguous()
+        )
+        return gradients
+    along = torch.where(
+        torch.ones_like(scale, dtype=torch.bool).tril_(-1),
+        grad_factor - weight[:, None, None] * noise / scale,
+        0.0,
+    )
+    return along.sum(0), (along * noise).sum(0)

@@ -122,10 +122,13 @@ class Wishart(GramDistribution):
         )
 
     def _log_normaliser(self) -> float | Tensor:
-        r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`."""
-        nu, num_rows, rank = self._df, self.dimension, self.rank
-        factors = 0.5 * num_rows * math.log(2.0) + 0.5 * (num_rows - rank) * math.log(math.pi)
-        return nu * factors + log_multivariate_gamma(nu, rank)
+        return log_normaliser(self._df, self.dimension, self.rank)
+
+
+def log_normaliser(df: float | Tensor, dimension: int, rank: int) -> float | Tensor:
+    r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`."""
+    factors = 0.5 * dimension * math.log(2.0) + 0.5 * (dimension - rank) * math.log(math.pi)
+    return df * factors + log_multivariate_gamma(df, rank)
 
 
 def log_multivariate_gamma(df: float | Tensor, rank: int) -> float | Tensor:

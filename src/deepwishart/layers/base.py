@@ -134,12 +134,13 @@ class Layer(nn.Module, ABC):
 @dataclass(frozen=True)
 class GaussianState:
     r"""What rows need to know of a sampled layer: :math:`m_t = (H K_{it})^\top w`,
-    :math:`v_t = k_{tt} - |H k_{it}|^2`."""
+    :math:`v_t = k_{tt} - |H k_{it}|^2`; where known, ``closed`` says the same for less."""
 
     inputs: Any
     projection: Tensor
     weights: Tensor
     outputs: Any = None
+    closed: linalg.ClosedForm | None = None
 
 
 class GaussianRows(Layer):
@@ -159,13 +160,34 @@ class GaussianRows(Layer):
 
     def moments(self, state: GaussianState, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean ``(..., N, D)`` and variance ``(..., N, 1)`` of each row given the state."""
-        if isinstance(rows, Tensor):
-            cross: Tensor | linalg.GaussianKernel = self.kernel.lazy_cross(state.inputs, rows)
-            diagonal = self.kernel.diagonal(rows)
-        else:
-            cross, diagonal = kernel_rows(self.kernel, state.inputs, rows)
+        cross, diagonal = self._lazy_kernel_rows(state, rows)
         mean, variance = linalg.condition(state.projection, cross, diagonal, state.weights)
         return mean, (self.scale * variance).unsqueeze(-1)
+
+    def _lazy_kernel_rows(
+        self, state: GaussianState, rows: Rows
+    ) -> tuple[Tensor | linalg.GaussianKernel, Tensor]:
+        if isinstance(rows, Tensor):
+            return self.kernel.lazy_cross(state.inputs, rows), self.kernel.diagonal(rows)
+        return kernel_rows(self.kernel, state.inputs, rows)
+
+    def _draw_rows(self, state: GaussianState, rows: Rows, noise: Noise) -> Tensor:
+        """Independent rows with the distribution that :meth:`moments` describes: in one operation
+        where it is the one above, in two where a subclass has its own."""
+        if type(self).moments is not GaussianRows.moments:
+            mean, variance = self.moments(state, rows)
+            return torch.addcmul(mean, variance.sqrt(), noise.row_normal(*mean.shape[-2:]))
+        cross, diagonal = self._lazy_kernel_rows(state, rows)
+        epsilon = noise.row_normal(diagonal.shape[-1], state.weights.shape[-1])
+        return linalg.draw_rows(
+            state.projection,
+            cross,
+            diagonal,
+            state.weights,
+            epsilon,
+            scale=self.scale,
+            closed=state.closed,
+        )
 
     def joint_moments(self, state: GaussianState, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean ``(..., N, D)`` and covariance over rows for each column, ``(..., D, N, N)``, or
@@ -179,8 +201,7 @@ class GaussianRows(Layer):
         self, state: GaussianState, rows: Rows, noise: Noise, joint: bool = False
     ) -> Tensor:
         if not joint:
-            mean, variance = self.moments(state, rows)
-            return torch.addcmul(mean, variance.sqrt(), noise.row_normal(*mean.shape[-2:]))
+            return self._draw_rows(state, rows, noise)
         mean, covariance = self.joint_moments(state, rows)
         root = linalg.cholesky(
             covariance, jitter=self.jitter, what=f"the conditional covariance of {self.name}"

@@ -12,7 +12,6 @@ with precision :math:`\Lambda = M M^\top`, shared by all columns. With :math:`\S
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +23,6 @@ from deepwishart.layers.base import GaussianRows, GaussianState, Inducing, kerne
 from deepwishart.noise import Noise
 
 __all__ = ["GPOutputLayer", "GlobalInducingLayer"]
-
-
-class PseudoObservations(NamedTuple):
-    r"""Factor of :math:`B` and, whitened by it, :math:`L_B^{-1} M^\top` and
-    :math:`L_B^{-1} M^\top v`."""
-
-    factor: linalg.Factor
-    projection: Tensor
-    whitened: Tensor
 
 
 class _GlobalInducing(GaussianRows):
@@ -66,15 +56,16 @@ class _GlobalInducing(GaussianRows):
         self.pseudo_targets.copy_(features)
         return features
 
-    def observe(self, covariance: Tensor) -> PseudoObservations:
-        r"""Condition :math:`\mathcal N(0, \Sigma)` on the pseudo-observations. :math:`B \ge I`, so
-        this factorisation needs no jitter."""
-        M = self.precision_root
-        inner = M.mT @ covariance @ M
-        identity = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
-        factor = linalg.factor(inner + identity, what=f"the posterior of {self.name}")
-        projection = factor.inverse @ M.mT
-        return PseudoObservations(factor, projection, projection @ self.pseudo_targets)
+    def observe(self, kernel: Tensor) -> linalg.Observations:
+        r"""Condition :math:`\mathcal N(0, \Sigma)`, :math:`\Sigma = sK`, on the
+        pseudo-observations."""
+        return linalg.observe(
+            kernel,
+            self.precision_root,
+            self.pseudo_targets,
+            scale=self.scale,
+            what=f"the posterior of {self.name}",
+        )
 
     def draw_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
         r"""Sample :math:`u \sim Q` by Matheron's rule, so that :math:`\Sigma` is never inverted.
@@ -92,17 +83,19 @@ class _GlobalInducing(GaussianRows):
         kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
         prior = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
         M, v = self.precision_root, self.pseudo_targets
-        observed = self.observe(kernel * self.scale)
+        observed = self.observe(kernel)
         f = math.sqrt(self.scale) * (prior.lower @ noise.normal(*v.shape))
         residual = M.mT @ (v - f) - noise.normal(*v.shape)
-        gain = observed.projection.mT @ (observed.factor.inverse @ residual)
+        gain = observed.projection.mT @ (observed.inverse @ residual)
         u = f + self.scale * (kernel @ gain)
         log_ratio = 0.5 * (
             (M.mT @ (v - u)).square().sum((-2, -1))
             - observed.whitened.square().sum((-2, -1))
-            - v.shape[1] * linalg.log_det(observed.factor.lower)
+            - v.shape[1] * observed.log_det
         )
-        return GaussianState(inducing, prior.inverse, prior.inverse @ u, u), log_ratio
+        weights = prior.inverse @ u
+        closed = linalg.closed_form(kernel, prior.inverse, u, weights)
+        return GaussianState(inducing, prior.inverse, weights, u, closed), log_ratio
 
     def prior(self, kernel_matrix: Tensor) -> MatrixNormal:
         covariance = linalg.add_jitter(kernel_matrix, self.jitter) * self.scale
@@ -202,12 +195,11 @@ class GPOutputLayer(_GlobalInducing):
 
     def sample_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
         observed = self.observe(kernel_inducing(self.kernel, inducing))
-        inverse, w = observed.factor.inverse, observed.whitened
+        w = observed.whitened
         size, columns = self.pseudo_targets.shape
-        trace = inverse.square().sum((-2, -1))
         log_ratio = 0.5 * (
-            (inverse.mT @ w).square().sum((-2, -1))
+            observed.solved
             - w.square().sum((-2, -1))
-            + columns * (size - trace - linalg.log_det(observed.factor.lower))
+            + columns * (size - observed.trace - observed.log_det)
         )
         return GaussianState(inducing, observed.projection, w), log_ratio

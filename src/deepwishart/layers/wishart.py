@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from deepwishart import linalg
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
+from deepwishart.distributions.scored_factor import draw_scored_factor
+from deepwishart.distributions.wishart import log_normaliser
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import GaussianRows, GaussianState, Inducing, kernel_inducing
 from deepwishart.noise import Noise
@@ -113,38 +115,78 @@ class WishartLayer(GaussianRows):
 
     def posterior(self, scaled_kernel: Tensor) -> GeneralisedSingularWishart:
         r""":math:`Q(G \mid \cdot)` given :math:`\Sigma = \tfrac1\nu K_{ii}` (jitter included)."""
-        q = self.mixing
-        mixed = (1 - q) * scaled_kernel + q * (self.scale_root @ self.scale_root.mT)
+        mixed = (1 - self.mixing) * scaled_kernel + self.mixing * self._learned_scale()
         lower = linalg.cholesky(mixed, what=f"the posterior scale of {self.name}")
-        return GeneralisedSingularWishart(
-            self.width,
+        return GeneralisedSingularWishart(self.width, *self._bartlett(), scale_tril=lower)
+
+    def sample_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
+        r"""Draw a Bartlett factor :math:`A` and score prior and posterior as densities of
+        :math:`A A^\top`.
+
+        With :math:`G = R A A^\top R^\top`, :math:`R` the factor of the posterior's scale and
+        :math:`s K = \tfrac1\nu K_{ii}`, the posterior's density there is that of the factor alone,
+        and the powers of :math:`R_{jj}` in the prior's density and in the Jacobian
+        (:func:`~deepwishart.distributions.bartlett.log_scale_volume`) add up to
+        :math:`|R|^\nu` for every rank:
+
+        .. math:: \log \mathrm P = \nu \log\frac{|R|}{|sK|^{1/2}}
+                  + (\nu - P - 1) \sum_{j \le m} \log A_{jj}
+                  - \tfrac12 \operatorname{tr}\big((sK)^{-1} G\big) - \text{const}.
+
+        The middle term is subtracted from the posterior's density instead, as its ``tilt``.
+        """
+        factor, log_q = draw_scored_factor(
+            noise.num_samples,
+            *self._bartlett(),
+            tilt=self.width - self.loc.shape[0] - 1,
+            sticking_the_landing=self.sticking_the_landing,
+            generator=noise.generator,
+        )
+        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
+        drawn = linalg.draw_root(
+            kernel,
+            self._learned_scale(),
+            self.mixing,
+            factor,
+            scale=self.scale,
+            degrees=self.width,
+            what=self.name,
+        )
+        size, rank = self.loc.shape
+        log_p = drawn.log_density - log_normaliser(self.width, size, rank)
+        if rank < self.width:
+            drawn = _padded(drawn, self.width - rank)
+        return (
+            GaussianState(inducing, drawn.inverse, drawn.weights, drawn.root, drawn.closed),
+            log_p - log_q,
+        )
+
+    def _learned_scale(self) -> Tensor:
+        return self.scale_root @ self.scale_root.mT
+
+    def _bartlett(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        r""":math:`\alpha, \beta, \mu, \sigma`."""
+        return (
             self.log_concentration.exp(),
             self.log_rate.exp(),
             self.loc,
             self.log_scale.exp(),
-            scale_tril=lower,
-            validate_args=False,
         )
-
-    def sample_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
-        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
-        prior = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
-        shape = (noise.num_samples,) if kernel.ndim == 2 else ()
-        root, log_q = self.posterior(kernel * self.scale).rsample_root_with_log_prob(
-            shape, sticking_the_landing=self.sticking_the_landing, generator=noise.generator
-        )
-        weights = prior.inverse @ root
-        log_p = Wishart(
-            self.width, scale_tril=prior.lower * math.sqrt(self.scale), validate_args=False
-        ).log_prob_root(root, whitened=weights / math.sqrt(self.scale))
-        padding = self.width - root.shape[-1]
-        if padding:
-            root = nn.functional.pad(root, (0, padding))
-            weights = nn.functional.pad(weights, (0, padding))
-        return GaussianState(inducing, prior.inverse, weights, root), log_p - log_q
 
     def prior(self, kernel_matrix: Tensor) -> Wishart:
         lower = linalg.cholesky(
             kernel_matrix * self.scale, jitter=self.jitter, what=f"the prior of {self.name}"
         )
         return Wishart(self.width, scale_tril=lower)
+
+
+def _padded(drawn: linalg.RootDraw, columns: int) -> linalg.RootDraw:
+    """With zero columns, for layers that are wider than there are inducing points."""
+
+    def pad(tensor: Tensor) -> Tensor:
+        return nn.functional.pad(tensor, (0, columns))
+
+    root, closed = pad(drawn.root), drawn.closed
+    if closed is not None:
+        closed = closed._replace(root=root, solved=pad(closed.solved))
+    return drawn._replace(root=root, weights=pad(drawn.weights), closed=closed)
