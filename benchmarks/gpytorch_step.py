@@ -11,15 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from step import (
-    NUM_FEATURES,
-    NUM_INDUCING,
-    NUM_ROWS,
-    NUM_SAMPLES,
-    alternate,
-    environment,
-    make_step,
-)
+
+from deepwishart.benchmark import BOSTON, alternate, environment, make_step
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # GPyTorch still uses TorchScript, which is deprecated
@@ -32,8 +25,8 @@ with warnings.catch_warnings():
 class Layer(DeepGPLayer):
     def __init__(self, input_dims: int, output_dims: int | None) -> None:
         batch = torch.Size([]) if output_dims is None else torch.Size([output_dims])
-        points = torch.randn(*batch, NUM_INDUCING, input_dims)
-        distribution = CholeskyVariationalDistribution(NUM_INDUCING, batch_shape=batch)
+        points = torch.randn(*batch, BOSTON.num_inducing, input_dims)
+        distribution = CholeskyVariationalDistribution(BOSTON.num_inducing, batch_shape=batch)
         super().__init__(
             VariationalStrategy(self, points, distribution, learn_inducing_locations=True),
             input_dims,
@@ -51,8 +44,8 @@ class Layer(DeepGPLayer):
 class Model(DeepGP):
     def __init__(self, depth: int) -> None:
         super().__init__()
-        hidden = [Layer(NUM_FEATURES, NUM_FEATURES) for _ in range(depth - 1)]
-        self.layers = torch.nn.ModuleList([*hidden, Layer(NUM_FEATURES, None)])
+        hidden = [Layer(BOSTON.num_features, BOSTON.num_features) for _ in range(depth - 1)]
+        self.layers = torch.nn.ModuleList([*hidden, Layer(BOSTON.num_features, None)])
         self.likelihood = gpytorch.likelihoods.GaussianLikelihood()
 
     def forward(self, x: torch.Tensor) -> MultivariateNormal:
@@ -63,17 +56,17 @@ class Model(DeepGP):
 
 def make_gpytorch_step(depth: int, dtype: torch.dtype) -> Callable[[], None]:
     torch.manual_seed(0)
-    X = torch.randn(NUM_ROWS, NUM_FEATURES, dtype=dtype)
+    X = torch.randn(BOSTON.num_rows, BOSTON.num_features, dtype=dtype)
     y = X[:, 0].sin()
     model = Model(depth).to(dtype)
     objective = gpytorch.mlls.DeepApproximateMLL(
-        gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=NUM_ROWS)
+        gpytorch.mlls.VariationalELBO(model.likelihood, model, num_data=BOSTON.num_rows)
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
     def step() -> None:
         optimiser.zero_grad()
-        with gpytorch.settings.num_likelihood_samples(NUM_SAMPLES):
+        with gpytorch.settings.num_likelihood_samples(BOSTON.num_samples):
             loss = -objective(model(X), y)
         loss.backward()
         optimiser.step()

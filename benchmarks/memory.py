@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 import torch
-from step import environment
+
+from deepwishart.benchmark import environment
 
 
 def train() -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from deepwishart import __version__
+from deepwishart.cli.bench import bench_app
 from deepwishart.cli.data import data_app
 from deepwishart.cli.demo import demo
 from deepwishart.cli.errors import FriendlyGroup
@@ -36,6 +37,7 @@ app.command(cls=predict_command)(predict)
 app.command()(info)
 app.command()(toy)
 uci_app.command()(report)
+app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(uci_app, name="uci")
 

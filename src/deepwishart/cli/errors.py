@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ __all__ = [
     "INTERRUPTED",
     "CommandError",
     "FriendlyGroup",
+    "check_choice",
     "note",
     "plain_warnings",
 ]
@@ -44,6 +46,15 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
+    """Refuse a name that is not among the choices, with the closest one as a hint."""
+    names = list(choices)
+    if value not in names:
+        close = difflib.get_close_matches(value, names, n=1, cutoff=0.3)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise CommandError(f"Unknown {what} {value!r}; choose from {', '.join(names)}.{hint}")
 
 
 class FriendlyGroup(TyperGroup):

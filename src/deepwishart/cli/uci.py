@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError
+from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, check_choice
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:
@@ -170,8 +169,8 @@ def _plan(
     from deepwishart.models import PROCESSES
 
     for process in processes or ():
-        _check_choice("process", process, PROCESSES)
-    _check_choice("kernel", kernel, kernels.names())
+        check_choice("process", process, PROCESSES)
+    check_choice("kernel", kernel, kernels.names())
     _describe_protocol(protocol)
     layers = parse_numbers(depths or ["2-5"], "depths")
     if 0 in layers:
@@ -202,7 +201,7 @@ def _make_engine(
 
     from deepwishart.experiments import LocalEngine, RayEngine
 
-    _check_choice("engine", name, ("local", "ray"))
+    check_choice("engine", name, ("local", "ray"))
     if name == "local":
         number = workers or max(1, (os.cpu_count() or 1) // execution.threads)
         return LocalEngine(settings, store, num_workers=number, execution=execution)
@@ -262,11 +261,3 @@ def _describe_protocol(name: str) -> dict[str, Any]:
     return {
         key: value for key, value in asdict(Protocol.named(name, 1)).items() if key != "batch_size"
     }
-
-
-def _check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    names = list(choices)
-    if value not in names:
-        close = difflib.get_close_matches(value, names, n=1, cutoff=0.3)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise CommandError(f"Unknown {what} {value!r}; choose from {', '.join(names)}.{hint}")

@@ -1,0 +1,146 @@
+"""``deepwishart bench``: what training costs on this machine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deepwishart.cli.errors import CommandError, check_choice, note
+from deepwishart.cli.lists import is_word, taking_lists
+
+__all__ = ["bench_app"]
+
+bench_app = typer.Typer(help="Measure what training costs on this machine.", no_args_is_help=True)
+
+_CASES, _SIZES = "What to measure", "Sizes; by default those of the paper's runs on boston"
+_COLUMNS = ("process", "dtype", "depth", "threads", "step (ms)", "GEMM (GF/s)", "ratio")
+_lists = dict.fromkeys(["--processes", "--dtypes", "--depths", "--threads"], is_word)
+
+
+@bench_app.command(cls=taking_lists(_lists))
+def step(
+    processes: Annotated[
+        list[str] | None,
+        typer.Option(help="dwp, dgp, dsvi, diwp; all by default.", rich_help_panel=_CASES),
+    ] = None,
+    dtypes: Annotated[
+        list[str] | None,
+        typer.Option(help="float64, float32; both by default.", rich_help_panel=_CASES),
+    ] = None,
+    depths: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Layers, output included, as 2-5 or 2,5; by default 2 and 5.",
+            rich_help_panel=_CASES,
+        ),
+    ] = None,
+    threads: Annotated[
+        list[str] | None,
+        typer.Option(help="As 1-4 or 1,4; by default 1 and 2.", rich_help_panel=_CASES),
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Of processes and threads, dwp and 2 only.", rich_help_panel=_CASES
+        ),
+    ] = False,
+    rows: Annotated[
+        int, typer.Option(min=1, help="Rows in the batch.", rich_help_panel=_SIZES)
+    ] = 455,
+    features: Annotated[
+        int, typer.Option(min=1, help="Features, and width.", rich_help_panel=_SIZES)
+    ] = 13,
+    inducing: Annotated[
+        int, typer.Option(min=1, help="Inducing points.", rich_help_panel=_SIZES)
+    ] = 100,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Posterior samples.", rich_help_panel=_SIZES)
+    ] = 10,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Timings behind each median.", rich_help_panel=_CASES)
+    ] = 25,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to write as well, when all is measured.")
+    ] = None,
+) -> None:
+    """Time gradient steps in units of this machine's own matrix product.
+
+    Each line has the median time of a step, the rate of a 1000 by 1000 product in the same dtype
+    with as many threads, timed in turn with the steps, and their ratio: the time of the step over
+    that of S * depth * (4 P^2 N + 6 P^3) operations at this rate, with S samples, P inducing points
+    and N rows. The table is Markdown.
+    """
+    import torch
+
+    from deepwishart.benchmark import Shape, environment, measure
+    from deepwishart.experiments.spec import DTYPES
+    from deepwishart.models import PROCESSES
+
+    shape = Shape(rows, features, inducing, samples)
+    cases = itertools.product(
+        _whole_numbers("threads", threads or (["2"] if quick else ["1", "2"]), _most_threads()),
+        _choices("dtype", dtypes, DTYPES),
+        _whole_numbers("depths", depths or ["2", "5"]),
+        _choices("process", processes or (["dwp"] if quick else None), list(PROCESSES)),
+    )
+    if out is not None:
+        _check_out(out)
+    record: dict[str, Any] = {"environment": environment(), "shape": asdict(shape)}
+    record |= {"repeats": repeats, "measurements": []}
+    if (native := record["environment"]["native"]) != "loaded":
+        note(f"steps run without compiled loops: {native}")
+    print(_line(_COLUMNS), _line(["-:"] * len(_COLUMNS), "-"), sep="\n", flush=True)
+    for count, name, depth, process in cases:
+        dtype: torch.dtype = getattr(torch, name)
+        one = measure(
+            process, depth=depth, dtype=dtype, threads=count, repeats=repeats, shape=shape
+        )
+        record["measurements"].append(asdict(one))
+        numbers = (f"{one.step_ms:.1f}", f"{one.gemm_gflops:.0f}", f"{one.ratio:.2f}")
+        print(_line([process, name, str(depth), str(count), *numbers]), flush=True)
+    if out is not None:
+        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _choices(what: str, asked: list[str] | None, known: Sequence[str]) -> list[str]:
+    """The names asked for, each once; all that are known if none is."""
+    for name in asked or ():
+        check_choice(what, name, known)
+    return list(dict.fromkeys(asked or known))
+
+
+def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tuple[int, ...]:
+    from deepwishart.experiments.spec import parse_numbers
+
+    numbers = parse_numbers(texts, what)
+    if numbers[0] < 1:
+        raise CommandError(f"{what}: the smallest number is 1.")
+    if most is not None and numbers[-1] > most:
+        raise CommandError(f"{what}: the largest number on this machine is {most}.")
+    return numbers
+
+
+def _most_threads() -> int:
+    """As many as there are cores: more only take turns, and very many end the process."""
+    return max(2, os.cpu_count() or 1)
+
+
+def _check_out(out: Path) -> None:
+    """Better to fail before measuring than after it."""
+    if out.is_dir():
+        raise CommandError(f"--out {out} is a directory; name a file.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _line(cells: Sequence[str], fill: str = " ") -> str:
+    """A row of the table, in columns wide enough for any name or number."""
+    widths = (max(7, len(heading)) for heading in _COLUMNS)
+    padded = (cell.rjust(width, fill) for cell, width in zip(cells, widths, strict=True))
+    return f"| {' | '.join(padded)} |"

@@ -1,0 +1,235 @@
+"""deepwishart bench step, the module behind it, and the script in front of it."""
+
+import inspect
+import itertools
+import json
+import os
+import runpy
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from deepwishart import benchmark
+from deepwishart.benchmark import BOSTON, Measurement, Shape, alternate, environment, measure
+from deepwishart.cli.bench import step
+from deepwishart.experiments.spec import DTYPES
+from deepwishart.models import PROCESSES
+
+from .conftest import SOURCE, refused, run
+
+TINY = ["--rows", "20", "--inducing", "5", "--samples", "2", "--features", "3", "--repeats", "1"]
+ONE = ["--processes", "dwp", "--dtypes", "float64", "--depths", "2", "--threads", "1"]
+SCRIPT = SOURCE.parent / "benchmarks" / "step.py"
+
+
+def bench(*arguments: object):
+    result = run("bench", "step", *TINY, *arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a Markdown table, its heading first and without the rule below it."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert all(cell.endswith("-:") for cell in lines[1])
+    assert {len(line) for line in lines} == {7}
+    return [lines[0], *lines[2:]]
+
+
+@pytest.fixture
+def unmeasured(monkeypatch) -> list[dict]:
+    """Measurements that take no time: what was asked for, with numbers made up."""
+    asked = []
+
+    def pretend(process, *, depth, dtype, threads, repeats, shape):
+        asked.append({"repeats": repeats, "shape": shape})
+        name = str(dtype).removeprefix("torch.")
+        return Measurement(process, name, depth, threads, 12.34, 56.7, 8.912)
+
+    monkeypatch.setattr(benchmark, "measure", pretend)
+    monkeypatch.setattr("deepwishart._native.status", lambda: "loaded")
+    return asked
+
+
+def test_table_and_file_say_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("deepwishart._native.status", lambda: "as it may be")
+    out = tmp_path / "new" / "step.json"
+    table = rows(bench(*ONE, "--processes", "dgp", "--out", out).stdout)
+    assert table[0][:4] == ["process", "dtype", "depth", "threads"]
+    assert [line[:4] for line in table[1:]] == [[p, "float64", "2", "1"] for p in ("dwp", "dgp")]
+    record = json.loads(out.read_text())
+    assert list(record) == ["environment", "shape", "repeats", "measurements"]
+    assert record["environment"] == environment()
+    assert record["shape"] == asdict(Shape(20, 3, 5, 2)) and record["repeats"] == 1
+    for line, found in zip(table[1:], record["measurements"], strict=True):
+        one = Measurement(**found)
+        assert line[:4] == [one.process, one.dtype, str(one.depth), str(one.threads)]
+        assert line[4:] == [f"{one.step_ms:.1f}", f"{one.gemm_gflops:.0f}", f"{one.ratio:.2f}"]
+
+
+def test_everything_by_default(unmeasured):
+    result = run("bench", "step")
+    found = [tuple(line[:4]) for line in rows(result.stdout)[1:]]
+    assert len(found) == 32
+    assert set(found) == set(itertools.product(PROCESSES, DTYPES, ("2", "5"), ("1", "2")))
+    assert rows(result.stdout)[1][4:] == ["12.3", "57", "8.91"]
+    default = inspect.signature(measure).parameters["repeats"].default
+    assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 32
+
+
+def test_quick_is_short_unless_told_otherwise(unmeasured):
+    quick = [line[:4] for line in rows(bench("--quick").stdout)[1:]]
+    assert quick == [["dwp", d, n, "2"] for d, n in itertools.product(DTYPES, ("2", "5"))]
+    told = rows(bench("--quick", "--processes", "dgp", "--threads", "1").stdout)[1:]
+    assert {(line[0], line[3]) for line in told} == {("dgp", "1")}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--processes", "dsvi", "dwp", "--depths", "1", "2", "3"],
+        ["--processes", "dsvi,dwp,dsvi", "--depths", "1-3"],
+        ["--processes=dsvi", "--processes=dwp", "--depths=3,1,2"],
+    ],
+)
+def test_lists_in_any_style_and_each_case_once(unmeasured, arguments):
+    result = bench("--dtypes", "float32", "--threads", "1", *arguments)
+    found = [(line[2], line[0]) for line in rows(result.stdout)[1:]]
+    assert found == list(itertools.product("123", ["dsvi", "dwp"]))
+
+
+def test_a_slow_path_is_not_measured_in_silence(unmeasured, monkeypatch):
+    assert bench(*ONE).stderr == ""
+    monkeypatch.setattr("deepwishart._native.status", lambda: "no compiler")
+    assert "without compiled loops: no compiler" in bench(*ONE).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--processes", "dpw"], ["'dpw'", "Did you mean 'dwp'?"]),
+        (["--processes"], ["--processes"]),
+        (["--dtypes", "half"], ["dtype", "'half'", "float64, float32"]),
+        (["--depths", "0-2"], ["depths", "smallest number is 1"]),
+        (["--depths", "deep"], ["depths", "'deep'"]),
+        (["--depths", "5-2"], ["depths", "ends before it begins"]),
+        (["--threads", "0"], ["threads", "smallest number is 1"]),
+        (["--threads", "one"], ["threads", "'one'"]),
+        (["--threads", str(2 + (os.cpu_count() or 1))], ["threads", "largest number"]),
+        (["--rows", "0"], ["--rows"]),
+        (["--rows", "4"], ["more inducing points (5) than rows (4)"]),
+        (["--features", "0"], ["--features"]),
+        (["--inducing", "0"], ["--inducing"]),
+        (["--samples", "0"], ["--samples"]),
+        (["--samples", "few"], ["--samples"]),
+        (["--repeats", "0"], ["--repeats"]),
+        (["--width", "3"], ["--width", "deepwishart bench step --help"]),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_measured(unmeasured, tmp_path, arguments, words):
+    result = run("bench", "step", *TINY, "--out", tmp_path / "new" / "step.json", *arguments)
+    refused(result, *words)
+    assert result.stdout == ""
+    assert unmeasured == [] and list(tmp_path.iterdir()) == []
+
+
+def test_out_that_cannot_be_written(unmeasured, tmp_path):
+    refused(run("bench", "step", *TINY, "--out", tmp_path), "--out", "is a directory")
+    (tmp_path / "file").write_text("precious")
+    refused(run("bench", "step", *TINY, "--out", tmp_path / "file" / "step.json"), "file")
+    assert (tmp_path / "file").read_text() == "precious"
+    assert unmeasured == []
+
+
+def test_an_interrupt_leaves_the_file_as_it_was(unmeasured, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark, "measure", interrupt)
+    (tmp_path / "step.json").write_text("earlier")
+    result = run("bench", "step", *TINY, "--out", tmp_path / "step.json")
+    assert result.exit_code == 130
+    assert result.stderr.endswith("deepwishart: interrupted\n")
+    assert (tmp_path / "step.json").read_text() == "earlier"
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; from deepwishart.cli import app\n"
+    code += "try: app(['bench', 'step', '--help'])\n"
+    code += "except SystemExit: print({'torch', 'numpy'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--processes" in done.stdout and done.stdout.endswith("set()\n")
+
+
+def test_the_script_is_the_command(unmeasured, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    for more, path in (([], "benchmarks/results/step.json"), (["--out", "mine.json"], "mine.json")):
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", "--repeats", "3", *more])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        assert end.value.code == 0
+        assert len(rows(capsys.readouterr().out)) == 5
+        record = json.loads(Path(path).read_text())
+        assert record["repeats"] == 3 and len(record["measurements"]) == 4
+        Path(path).unlink()
+
+
+# ---- the module ---------------------------------------------------------------------------------
+
+
+def test_ratio(monkeypatch):
+    """With times made up: a step of 3 ms beside a product of 2e9 flop in 50 ms."""
+    monkeypatch.setattr(benchmark, "alternate", lambda functions, repeats: [3e-3, 50e-3])
+    shape = Shape(num_rows=200, num_features=2, num_inducing=10, num_samples=4)
+    found = measure("dwp", depth=3, dtype=torch.float64, threads=1, shape=shape)
+    assert found.step_ms == pytest.approx(3.0)
+    assert found.gemm_gflops == pytest.approx(40.0)
+    flop = 4 * 3 * (4 * 10**2 * 200 + 6 * 10**3)
+    assert found.ratio == pytest.approx(3e-3 / (flop / 40e9))
+
+
+def test_threads_are_set_and_put_back(monkeypatch):
+    before, seen = torch.get_num_threads(), []
+
+    def fail(functions, repeats):
+        seen.append(torch.get_num_threads())
+        raise ArithmeticError
+
+    monkeypatch.setattr(benchmark, "alternate", fail)
+    with pytest.raises(ArithmeticError):
+        measure("dwp", depth=1, dtype=torch.float64, threads=before + 1, shape=Shape(8, 2, 4, 1))
+    assert seen == [before + 1] and torch.get_num_threads() == before
+
+
+def test_functions_take_turns_after_the_warm_up():
+    calls: list[str] = []
+    times = alternate([lambda: calls.append("a"), lambda: calls.append("b")], repeats=2)
+    assert calls == [*"aaabbb", *"abab"]
+    assert len(times) == 2 and all(time >= 0 for time in times)
+
+
+def test_no_repeats():
+    with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
+        alternate([lambda: None], repeats=0)
+
+
+@pytest.mark.parametrize("field", ["num_rows", "num_features", "num_inducing", "num_samples"])
+def test_empty_shapes(field):
+    with pytest.raises(ValueError, match=f"{field} must be at least 1, got 0"):
+        Shape(**{field: 0})
+
+
+def test_options_start_from_the_same_shape_as_the_module():
+    options = inspect.signature(step).parameters
+    names = ("rows", "features", "inducing", "samples")
+    assert Shape(*(options[name].default for name in names)) == BOSTON
