@@ -6,7 +6,9 @@ import dataclasses
 import datetime
 import itertools
 import math
+import operator
 import platform
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -211,13 +213,15 @@ def _warm_up(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
+    """``seconds`` is the clock's; a step takes the median, since machines pause and are shared."""
     steps = len(history)
-    seconds = history.seconds[-1] if steps else 0.0
+    clock = [0.0, *history.seconds]
+    per_step = statistics.median(map(operator.sub, clock[1:], clock)) if steps else 0.0
     batches = math.ceil(num_rows / (protocol.batch_size or num_rows))
     return {
-        "seconds": round(seconds, 3),
-        "seconds_per_step": seconds / max(steps, 1),
-        "seconds_per_epoch": batches * seconds / max(steps, 1),
+        "seconds": round(clock[-1], 3),
+        "seconds_per_step": per_step,
+        "seconds_per_epoch": batches * per_step,
         "steps": steps,
         "recoveries": len(history.recoveries),
     }
