@@ -1,4 +1,4 @@
-"""The Wishart layer's posterior: sticking the landing, wide layers, its starting point."""
+"""The Wishart layer's posterior: its density, sticking the landing, its starting point."""
 
 import math
 
@@ -28,6 +28,25 @@ def set_to_prior(layer: WishartLayer) -> None:
         layer.log_rate.fill_(math.log(0.5))
         layer.loc.zero_()
         layer.log_scale.zero_()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("width", [1, 3, 5, 8])  # singular, and wider than there are points
+def test_the_ratio_is_that_of_the_two_densities(width, shared):
+    layer, inputs = layer_and_inputs(width)
+    with torch.no_grad():
+        layer.mixing_logit.fill_(0.3)
+        layer.log_rate.add_(0.2)
+    if not shared:
+        generator = torch.Generator().manual_seed(3)
+        inputs = torch.randn(6, 5, 3, generator=generator, dtype=torch.float64)
+    noise = Noise(6, torch.Generator().manual_seed(1))
+    state, log_ratio = layer.sample_inducing(inputs, noise)
+    kernel = dw.linalg.add_jitter(layer.kernel.square(inputs), layer.jitter)
+    root = state.outputs[..., : layer.loc.shape[1]]
+    prior = dw.distributions.Wishart(width, kernel * layer.scale).log_prob_root(root)
+    posterior = layer.posterior(kernel * layer.scale).log_prob_root(root)
+    torch.testing.assert_close(log_ratio, prior - posterior, rtol=1e-8, atol=1e-8)
 
 
 BARTLETT = ["log_concentration", "log_rate", "loc", "log_scale"]

@@ -751,23 +751,40 @@ Tensor wrap(const T* matrix, int64_t size) {
                        at::TensorOptions().dtype(scalar_type_of<T>));
 }
 
+// Factors and inverses are computed in double precision whatever the dtype. In single precision the
+// rounding of a factorisation is as large as the jitter, and hurts training.
 template <typename T>
 void invert_lower(const T* lower, T* inverse, int64_t size) {
-  if (size <= kSmall) return small_triangular_inverse(lower, inverse, size);
-  Tensor identity = at::eye(size, at::TensorOptions().dtype(scalar_type_of<T>));
-  wrap(inverse, size).copy_(at::linalg_solve_triangular(wrap(lower, size), identity, false));
+  if constexpr (!std::is_same_v<T, double>) {
+    Scratch<double> scratch(2 * size * size);
+    std::copy_n(lower, size * size, scratch.data());
+    invert_lower(scratch.data(), scratch.data() + size * size, size);
+    std::copy_n(scratch.data() + size * size, size * size, inverse);
+  } else if (size <= kSmall) {
+    small_triangular_inverse(lower, inverse, size);
+  } else {
+    Tensor identity = at::eye(size, at::TensorOptions().dtype(at::kDouble));
+    wrap(inverse, size).copy_(at::linalg_solve_triangular(wrap(lower, size), identity, false));
+  }
 }
 
 // Returns 0, or the index of the pivot that failed.
 template <typename T>
 int32_t factorise(const T* matrix, T* lower, int64_t size) {
-  if (size <= kSmall) {
+  if constexpr (!std::is_same_v<T, double>) {
+    Scratch<double> scratch(2 * size * size);
+    std::copy_n(matrix, size * size, scratch.data());
+    const int32_t info = factorise(scratch.data(), scratch.data() + size * size, size);
+    if (info == 0) std::copy_n(scratch.data() + size * size, size * size, lower);
+    return info;
+  } else if (size <= kSmall) {
     Scratch<T> upper(size * size);
     return small_cholesky(matrix, upper.data(), lower, size);
+  } else {
+    auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size));
+    wrap(lower, size).copy_(factor);
+    return status.template item<int32_t>();
   }
-  auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size));
-  wrap(lower, size).copy_(factor);
-  return status.template item<int32_t>();
 }
 
 Tensor triangular_inverse(const Tensor& lower) {
