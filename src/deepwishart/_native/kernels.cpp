@@ -751,39 +751,42 @@ Tensor wrap(const T* matrix, int64_t size) {
                        at::TensorOptions().dtype(scalar_type_of<T>));
 }
 
-// Factors and inverses are computed in double precision whatever the dtype. In single precision the
-// rounding of a factorisation is as large as the jitter, and hurts training.
 template <typename T>
 void invert_lower(const T* lower, T* inverse, int64_t size) {
-  if constexpr (!std::is_same_v<T, double>) {
-    Scratch<double> scratch(2 * size * size);
-    std::copy_n(lower, size * size, scratch.data());
-    invert_lower(scratch.data(), scratch.data() + size * size, size);
-    std::copy_n(scratch.data() + size * size, size * size, inverse);
-  } else if (size <= kSmall) {
-    small_triangular_inverse(lower, inverse, size);
-  } else {
-    Tensor identity = at::eye(size, at::TensorOptions().dtype(at::kDouble));
-    wrap(inverse, size).copy_(at::linalg_solve_triangular(wrap(lower, size), identity, false));
-  }
+  if (size <= kSmall) return small_triangular_inverse(lower, inverse, size);
+  Tensor identity = at::eye(size, at::TensorOptions().dtype(scalar_type_of<T>));
+  wrap(inverse, size).copy_(at::linalg_solve_triangular(wrap(lower, size), identity, false));
 }
 
 // Returns 0, or the index of the pivot that failed.
 template <typename T>
 int32_t factorise(const T* matrix, T* lower, int64_t size) {
-  if constexpr (!std::is_same_v<T, double>) {
-    Scratch<double> scratch(2 * size * size);
-    std::copy_n(matrix, size * size, scratch.data());
-    const int32_t info = factorise(scratch.data(), scratch.data() + size * size, size);
-    if (info == 0) std::copy_n(scratch.data() + size * size, size * size, lower);
-    return info;
-  } else if (size <= kSmall) {
+  if (size <= kSmall) {
     Scratch<T> upper(size * size);
     return small_cholesky(matrix, upper.data(), lower, size);
+  }
+  auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size));
+  wrap(lower, size).copy_(factor);
+  return status.template item<int32_t>();
+}
+
+// Both at once, for kernel matrices, and in double precision whatever the dtype: in single precision
+// the rounding of the factor would be as large as the jitter, and hurts training.
+template <typename T>
+int32_t factorise_and_invert(const T* matrix, T* lower, T* inverse, int64_t size) {
+  if constexpr (std::is_same_v<T, double>) {
+    const int32_t info = factorise(matrix, lower, size);
+    if (info == 0) invert_lower(lower, inverse, size);
+    return info;
   } else {
-    auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size));
-    wrap(lower, size).copy_(factor);
-    return status.template item<int32_t>();
+    const int64_t all = size * size;
+    Scratch<double> scratch(3 * all);
+    double *exact = scratch.data(), *factor = exact + all, *inverted = factor + all;
+    std::copy_n(matrix, all, exact);
+    const int32_t info = factorise_and_invert(exact, factor, inverted, size);
+    std::copy_n(factor, all, lower);
+    std::copy_n(inverted, all, inverse);
+    return info;
   }
 }
 
@@ -945,8 +948,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_
       int32_t& status = info.data_ptr<int32_t>()[s];
       const scalar_t* k = kernel.const_data_ptr<scalar_t>() + s * all;
       const scalar_t* t = learned.const_data_ptr<scalar_t>();
-      if ((status = factorise(k, lower, size)) != 0) return;
-      invert_lower(lower, H, size);
+      if ((status = factorise_and_invert(k, lower, H, size)) != 0) return;
       const scalar_t kept = static_cast<scalar_t>((1.0 - mixing) * scale);
       const scalar_t added = static_cast<scalar_t>(mixing);
       for (int64_t i = 0; i < all; ++i) mixed[i] = kept * k[i] + added * t[i];
