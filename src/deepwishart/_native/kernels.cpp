@@ -770,26 +770,6 @@ int32_t factorise(const T* matrix, T* lower, int64_t size) {
   return status.template item<int32_t>();
 }
 
-// Both at once, for kernel matrices, and in double precision whatever the dtype: in single precision
-// the rounding of the factor would be as large as the jitter, and hurts training.
-template <typename T>
-int32_t factorise_and_invert(const T* matrix, T* lower, T* inverse, int64_t size) {
-  if constexpr (std::is_same_v<T, double>) {
-    const int32_t info = factorise(matrix, lower, size);
-    if (info == 0) invert_lower(lower, inverse, size);
-    return info;
-  } else {
-    const int64_t all = size * size;
-    Scratch<double> scratch(3 * all);
-    double *exact = scratch.data(), *factor = exact + all, *inverted = factor + all;
-    std::copy_n(matrix, all, exact);
-    const int32_t info = factorise_and_invert(exact, factor, inverted, size);
-    std::copy_n(factor, all, lower);
-    std::copy_n(inverted, all, inverse);
-    return info;
-  }
-}
-
 Tensor triangular_inverse(const Tensor& lower) {
   Tensor inverse = at::empty_like(lower);
   const int64_t size = lower.size(-1), all = size * size;
@@ -939,20 +919,27 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_
   Tensor info = at::empty({batch}, kernel.options().dtype(at::kInt));
   for_each_sample(batch, [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "draw_root", [&] {
-      Scratch<scalar_t> scratch(2 * all);
-      scalar_t *lower = scratch.data(), *mixed = lower + all;
+      // Factors are computed in double precision whatever the dtype. In single precision their
+      // rounding is as large as the jitter, and the density depends on every small pivot.
+      Scratch<double> scratch(4 * all);
+      double *exact = scratch.data(), *lower = exact + all, *mixed = lower + all;
+      double* other = mixed + all;
       scalar_t* H = inverse.data_ptr<scalar_t>() + s * all;
       scalar_t* R = mixed_lower.data_ptr<scalar_t>() + s * all;
       scalar_t* F = root.data_ptr<scalar_t>() + s * narrow;
       scalar_t* w = weights.data_ptr<scalar_t>() + s * narrow;
       int32_t& status = info.data_ptr<int32_t>()[s];
-      const scalar_t* k = kernel.const_data_ptr<scalar_t>() + s * all;
       const scalar_t* t = learned.const_data_ptr<scalar_t>();
-      if ((status = factorise_and_invert(k, lower, H, size)) != 0) return;
-      const scalar_t kept = static_cast<scalar_t>((1.0 - mixing) * scale);
-      const scalar_t added = static_cast<scalar_t>(mixing);
-      for (int64_t i = 0; i < all; ++i) mixed[i] = kept * k[i] + added * t[i];
-      if ((status = factorise(mixed, R, size)) != 0) return;
+      std::copy_n(kernel.const_data_ptr<scalar_t>() + s * all, all, exact);
+      if ((status = factorise(exact, lower, size)) != 0) return;
+      invert_lower(lower, other, size);
+      std::copy_n(other, all, H);
+      const double kept = (1.0 - mixing) * scale;
+      for (int64_t i = 0; i < all; ++i) mixed[i] = kept * exact[i] + mixing * t[i];
+      if ((status = factorise(mixed, other, size)) != 0) return;
+      std::copy_n(other, all, R);
+      const double volume = sum_log_diagonal(other, size) - sum_log_diagonal(lower, size) -
+                            0.5 * std::log(scale) * static_cast<double>(size);
       gemm<scalar_t>(false, false, size, width, size, 1, R, size,
                      factor.const_data_ptr<scalar_t>() + s * narrow, width, 0, F, width);
       gemm<scalar_t>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
@@ -961,17 +948,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_
       if (squared)
         gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0,
                        form.data_ptr<scalar_t>() + s * all, size);
-      const scalar_t volume =
-          sum_log_diagonal(R, size) - sum_log_diagonal(lower, size) -
-          static_cast<scalar_t>(0.5 * std::log(scale)) * static_cast<scalar_t>(size);
       scalar_t* out = log_density.data_ptr<scalar_t>() + s * groups;
       for (int64_t g = 0; g < groups; ++g) {
-        scalar_t squares = 0;
+        double squares = 0;
         for (int64_t i = 0; i < size; ++i)
           for (int64_t j = g * own_width; j < (g + 1) * own_width; ++j)
-            squares += w[i * width + j] * w[i * width + j];
-        out[g] = static_cast<scalar_t>(degrees) * volume -
-                 static_cast<scalar_t>(0.5 / scale) * squares;
+            squares += double(w[i * width + j]) * w[i * width + j];
+        out[g] = static_cast<scalar_t>(degrees * volume - 0.5 / scale * squares);
       }
     });
   });
