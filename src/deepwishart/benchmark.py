@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 import deepwishart
 from deepwishart import _native
@@ -87,6 +88,7 @@ class Measurement:
         step_ms: time of a step in milliseconds.
         gemm_gflops: rate of the product in gigaflop per second.
         ratio: time of the step over that of its necessary operations at this rate.
+        speedup: how many times as fast the step is as in the first dtype measured in turn with it.
     """
 
     process: str
@@ -96,6 +98,7 @@ class Measurement:
     step_ms: float
     gemm_gflops: float
     ratio: float
+    speedup: float
 
 
 def make_step(
@@ -180,45 +183,55 @@ def measure(
     process: str,
     *,
     depth: int,
-    dtype: torch.dtype,
+    dtypes: Sequence[torch.dtype],
     threads: int,
     repeats: int = 25,
     shape: Shape = BOSTON,
-) -> Measurement:
-    """Time steps of a process and products of matrices, in turn.
+) -> list[Measurement]:
+    """Time steps of a process and products of matrices in every dtype, all in turn.
 
     Args:
         process: name of the process, see :func:`deepwishart.build`.
         depth: number of layers, the output layer included.
-        dtype: ``torch.float64`` or ``torch.float32``, of steps and products.
+        dtypes: ``torch.float64`` or ``torch.float32`` or both, of steps and products.
         threads: number of threads of both; PyTorch's setting is put back afterwards.
         repeats: number of times that each is timed.
         shape: sizes of data and model.
 
     >>> tiny = Shape(num_rows=20, num_features=3, num_inducing=5, num_samples=2)
-    >>> found = measure("dwp", depth=2, dtype=torch.float32, threads=1, repeats=1, shape=tiny)
+    >>> (found,) = measure("dwp", depth=2, dtypes=[torch.float32], threads=1, repeats=1, shape=tiny)
     >>> found.process, found.dtype, found.ratio > 0
     ('dwp', 'float32', True)
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        step = make_step(process, depth=depth, dtype=dtype, shape=shape)
-        generator = torch.Generator().manual_seed(0)
-        square = torch.randn(_GEMM_SIZE, _GEMM_SIZE, generator=generator, dtype=dtype)
-        step_time, gemm_time = alternate([step, lambda: square @ square], repeats)
+        steps = [make_step(process, depth=depth, dtype=dtype, shape=shape) for dtype in dtypes]
+        times = alternate([*steps, *map(_make_product, dtypes)], repeats)
     finally:
         torch.set_num_threads(before)
-    rate = 2 * _GEMM_SIZE**3 / gemm_time
-    return Measurement(
-        process=process,
-        dtype=str(dtype).removeprefix("torch."),
-        depth=depth,
-        threads=threads,
-        step_ms=1e3 * step_time,
-        gemm_gflops=rate / 1e9,
-        ratio=step_time / (necessary_flop(depth, shape) / rate),
-    )
+    found = []
+    for dtype, step_time, gemm_time in zip(dtypes, times, times[len(steps) :], strict=False):
+        rate = 2 * _GEMM_SIZE**3 / gemm_time
+        found.append(
+            Measurement(
+                process=process,
+                dtype=str(dtype).removeprefix("torch."),
+                depth=depth,
+                threads=threads,
+                step_ms=1e3 * step_time,
+                gemm_gflops=rate / 1e9,
+                ratio=step_time / (necessary_flop(depth, shape) / rate),
+                speedup=times[0] / step_time,
+            )
+        )
+    return found
+
+
+def _make_product(dtype: torch.dtype) -> Callable[[], Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    square = torch.randn(_GEMM_SIZE, _GEMM_SIZE, generator=generator, dtype=dtype)
+    return lambda: square @ square
 
 
 def environment() -> dict[str, str]:

@@ -36,7 +36,7 @@ def rows(table: str) -> list[list[str]]:
     """The cells of a Markdown table, its heading first and without the rule below it."""
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     assert all(cell.endswith("-:") for cell in lines[1])
-    assert {len(line) for line in lines} == {7}
+    assert {len(line) for line in lines} == {8}
     return [lines[0], *lines[2:]]
 
 
@@ -45,10 +45,10 @@ def unmeasured(monkeypatch) -> list[dict]:
     """Measurements that take no time: what was asked for, with numbers made up."""
     asked = []
 
-    def pretend(process, *, depth, dtype, threads, repeats, shape):
+    def pretend(process, *, depth, dtypes, threads, repeats, shape):
         asked.append({"repeats": repeats, "shape": shape})
-        name = str(dtype).removeprefix("torch.")
-        return Measurement(process, name, depth, threads, 12.34, 56.7, 8.912)
+        names = [str(dtype).removeprefix("torch.") for dtype in dtypes]
+        return [Measurement(process, n, depth, threads, 12.34, 56.7, 8.912, 1.0) for n in names]
 
     monkeypatch.setattr(benchmark, "measure", pretend)
     monkeypatch.setattr("deepwishart._native.status", lambda: "loaded")
@@ -68,7 +68,8 @@ def test_table_and_file_say_the_same(tmp_path, monkeypatch):
     for line, found in zip(table[1:], record["measurements"], strict=True):
         one = Measurement(**found)
         assert line[:4] == [one.process, one.dtype, str(one.depth), str(one.threads)]
-        assert line[4:] == [f"{one.step_ms:.1f}", f"{one.gemm_gflops:.0f}", f"{one.ratio:.2f}"]
+        assert line[4:6] == [f"{one.step_ms:.1f}", f"{one.gemm_gflops:.0f}"]
+        assert line[6:] == [f"{one.ratio:.2f}", f"{one.speedup:.2f}"]
 
 
 def test_everything_by_default(unmeasured):
@@ -76,14 +77,14 @@ def test_everything_by_default(unmeasured):
     found = [tuple(line[:4]) for line in rows(result.stdout)[1:]]
     assert len(found) == 32
     assert set(found) == set(itertools.product(PROCESSES, DTYPES, ("2", "5"), ("1", "2")))
-    assert rows(result.stdout)[1][4:] == ["12.3", "57", "8.91"]
+    assert rows(result.stdout)[1][4:] == ["12.3", "57", "8.91", "1.00"]
     default = inspect.signature(measure).parameters["repeats"].default
-    assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 32
+    assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 16  # both dtypes at once
 
 
 def test_quick_is_short_unless_told_otherwise(unmeasured):
     quick = [line[:4] for line in rows(bench("--quick").stdout)[1:]]
-    assert quick == [["dwp", d, n, "2"] for d, n in itertools.product(DTYPES, ("2", "5"))]
+    assert quick == [["dwp", d, n, "2"] for n, d in itertools.product(("2", "5"), DTYPES)]
     told = rows(bench("--quick", "--processes", "dgp", "--threads", "1").stdout)[1:]
     assert {(line[0], line[3]) for line in told} == {("dgp", "1")}
 
@@ -188,14 +189,18 @@ def test_the_script_is_the_command(unmeasured, monkeypatch, tmp_path, capsys):
 
 
 def test_ratio(monkeypatch):
-    """With times made up: a step of 3 ms beside a product of 2e9 flop in 50 ms."""
-    monkeypatch.setattr(benchmark, "alternate", lambda functions, repeats: [3e-3, 50e-3])
+    """With times made up: steps of 3 and 2 ms beside products of 2e9 flop in 50 and 20 ms."""
+    monkeypatch.setattr(benchmark, "alternate", lambda *_: [3e-3, 2e-3, 50e-3, 20e-3])
     shape = Shape(num_rows=200, num_features=2, num_inducing=10, num_samples=4)
-    found = measure("dwp", depth=3, dtype=torch.float64, threads=1, shape=shape)
-    assert found.step_ms == pytest.approx(3.0)
-    assert found.gemm_gflops == pytest.approx(40.0)
+    both = [torch.float64, torch.float32]
+    double, single = measure("dwp", depth=3, dtypes=both, threads=1, shape=shape)
+    assert (double.dtype, single.dtype) == ("float64", "float32")
+    assert (double.step_ms, single.step_ms) == pytest.approx((3.0, 2.0))
+    assert (double.gemm_gflops, single.gemm_gflops) == pytest.approx((40.0, 100.0))
+    assert (double.speedup, single.speedup) == pytest.approx((1.0, 1.5))
     flop = 4 * 3 * (4 * 10**2 * 200 + 6 * 10**3)
-    assert found.ratio == pytest.approx(3e-3 / (flop / 40e9))
+    assert double.ratio == pytest.approx(3e-3 / (flop / 40e9))
+    assert single.ratio == pytest.approx(2e-3 / (flop / 100e9))
 
 
 def test_threads_are_set_and_put_back(monkeypatch):
@@ -207,7 +212,7 @@ def test_threads_are_set_and_put_back(monkeypatch):
 
     monkeypatch.setattr(benchmark, "alternate", fail)
     with pytest.raises(ArithmeticError):
-        measure("dwp", depth=1, dtype=torch.float64, threads=before + 1, shape=Shape(8, 2, 4, 1))
+        measure("dwp", depth=1, dtypes=[torch.float64], threads=before + 1, shape=Shape(8, 2, 4, 1))
     assert seen == [before + 1] and torch.get_num_threads() == before
 
 
