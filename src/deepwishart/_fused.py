@@ -219,14 +219,13 @@ class GaussianCondition(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_mean: Tensor, grad_squares: Tensor) -> tuple[Tensor | None, ...]:
         native = _native.operations(grad_mean)
-        projection, left, right, scalars, weights = native.gaussian_condition_backward(  # type: ignore[union-attr]
+        gradients: tuple[Tensor, ...] = native.gaussian_condition_backward(  # type: ignore[union-attr]
             *ctx.saved_tensors,
             ctx.log_lengthscale,
             grad_mean.contiguous(),
             grad_squares.contiguous(),
         )
-        log_height, log_lengthscale = scalars.sum(0)
-        return projection, left, right, log_height, log_lengthscale, weights
+        return gradients
 
 
 class GaussianSample(torch.autograd.Function):
@@ -280,64 +279,45 @@ class GaussianSample(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         native = _native.operations(grad)
-        kernel, root, left, right, scalars = native.gaussian_sample_backward(  # type: ignore[union-attr]
+        gradients = native.gaussian_sample_backward(  # type: ignore[union-attr]
             *ctx.saved_tensors, *ctx.scalars, grad.contiguous()
         )
-        log_height, log_lengthscale = scalars.sum(0)
-        return (kernel, root, left, right, log_height, log_lengthscale, None, None, None, None)
+        return *gradients, None, None, None, None
 
 
 class GaussianSquare(torch.autograd.Function):
-    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric with :math:`h` on the
-    diagonal; native only. The gradient is that of :class:`GaussianCondition` with both arguments
-    one."""
+    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2} + \epsilon h\, \delta_{ij}`, exactly
+    symmetric; native only. The gradient is that of :class:`GaussianCondition` with both arguments
+    one, jitter being a part of the diagonal that no feature changes."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, log_height: Tensor, log_lengthscale: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
+    ) -> Tensor:
         native = _native.operations(features)
         ctx.log_lengthscale = log_lengthscale.item()
         kernel, scaled = native.gaussian_square_forward(  # type: ignore[union-attr]
-            features.contiguous(), log_height.item(), ctx.log_lengthscale
+            features.contiguous(), log_height.item(), ctx.log_lengthscale, jitter
         )
         ctx.save_for_backward(scaled, kernel)
         return kernel
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad_kernel: Tensor) -> tuple[Tensor | None, ...]:
         native = _native.operations(grad_kernel)
-        features, scalars = native.gaussian_square_backward(  # type: ignore[union-attr]
+        gradients = native.gaussian_square_backward(  # type: ignore[union-attr]
             *ctx.saved_tensors, ctx.log_lengthscale, grad_kernel.contiguous()
         )
-        log_height, log_lengthscale = scalars.sum(0)
-        return features, log_height, log_lengthscale
-
-
-class AddJitter(torch.autograd.Function):
-    r""":math:`K \mapsto K + \tfrac\epsilon P \operatorname{tr}(K) I`, which is its own adjoint;
-    native only."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, jitter: float) -> Tensor:
-        ctx.relative = jitter / matrix.shape[-1]
-        return _add_to_diagonal(matrix, ctx.relative)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _add_to_diagonal(grad, ctx.relative), None
-
-
-def _add_to_diagonal(matrix: Tensor, relative: float) -> Tensor:
-    result: Tensor = _native.operations(matrix).add_to_diagonal(matrix.contiguous(), relative)  # type: ignore[union-attr]
-    return result
+        return *gradients, None
 
 
 class DrawRoot(torch.autograd.Function):
-    r"""A layer at its inducing points, :math:`(K, T, q, A) \mapsto (H, F, w, d)`; native only.
+    r"""A layer at its inducing points, :math:`(K, V, q, A) \mapsto (H, F, w, d)`; native only.
 
-    .. math:: K = L L^\top, \quad H = L^{-1}, \quad R R^\top = (1-q)\, s K + q\, T, \quad F = R A,
-              \quad w = H F, \quad d = \nu \log\frac{|R|}{|\sqrt s L|} - \frac{|w|^2}{2s}
+    .. math:: K = L L^\top, \quad H = L^{-1}, \quad R R^\top = (1-q)\, s K + q\, V V^\top,
+              \quad F = R A, \quad w = H F, \quad
+              d = \nu \log\frac{|R|}{|\sqrt s L|} - \frac{|w|^2}{2s}
 
     Gradients: with :math:`C = K^{-1}`, :math:`d` has the slope :math:`-\tfrac1s C F` in :math:`F`
     and :math:`\tfrac1{2s} C F F^\top C - \tfrac\nu2 C` in :math:`K`, :math:`F` being fixed. Along
@@ -355,56 +335,52 @@ class DrawRoot(torch.autograd.Function):
     :math:`L` in the case of :math:`M_R`,
 
     .. math:: \bar K = \bar d\, \partial_K d + \bar K_{M_L} + (1-q) s\, \bar K_{M_R}, \quad
-              \bar T = q\, \bar K_{M_R}, \quad
-              \bar q = \langle \bar K_{M_R}, T - s K \rangle.
+              \bar V = 2 q\, \bar K_{M_R} V, \quad
+              \bar q = \langle \bar K_{M_R}, V V^\top - s K \rangle.
 
     Columns of ``factor`` may hold several samples, in ``groups``, each with its own :math:`d`.
-    Also returns, without gradients, ``form`` and ``solved`` for :class:`GaussianSample` and
-    ``info`` as :func:`cholesky_ex` does; where that is not zero, nothing else is valid.
+    Also returns, without gradients, ``form`` and ``solved`` for :class:`GaussianSample` and the
+    number of samples that did not factorise, whose results are not valid.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
         kernel: Tensor,
-        learned: Tensor,
+        scale_root: Tensor,
         mixing: Tensor,
         factor: Tensor,
         scale: float,
         degrees: float,
         groups: int,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor | int, ...]:
         native = _native.operations(kernel)
         ctx.set_materialize_grads(False)
-        kernel, learned, factor = kernel.contiguous(), learned.contiguous(), factor.contiguous()
+        kernel, factor = kernel.contiguous(), factor.contiguous()
         ctx.numbers = (mixing.item(), scale, degrees)
-        inverse, mixed, root, weights, form, solved, density, info = native.draw_root_forward(  # type: ignore[union-attr]
-            kernel, learned, ctx.numbers[0], factor, scale, degrees, groups
+        inverse, mixed, root, weights, form, solved, learned, density, failures = (
+            native.draw_root_forward(  # type: ignore[union-attr]
+                kernel, scale_root, ctx.numbers[0], factor, scale, degrees, groups
+            )
         )
-        ctx.save_for_backward(kernel, learned, factor, inverse, mixed, weights, form, solved)
+        ctx.save_for_backward(
+            kernel, scale_root, factor, inverse, mixed, weights, form, solved, learned
+        )
         form = form.detach()  # may be inverse itself
-        ctx.mark_non_differentiable(form, solved, info)
-        return inverse, root, weights, density, form, solved, info
+        ctx.mark_non_differentiable(form, solved)
+        return inverse, root, weights, density, form, solved, failures
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        kernel, learned, factor, *kept = ctx.saved_tensors
+        kernel, scale_root, factor, *kept = ctx.saved_tensors
         q, scale, degrees = ctx.numbers
         incoming = [g if g is None else g.contiguous() for g in gradients[:4]]
         native = _native.operations(kernel)
-        grad_kernel, grad_learned, grad_mixing, grad_factor = native.draw_root_backward(  # type: ignore[union-attr]
-            kernel, learned, q, factor, scale, degrees, *kept, *incoming
+        to_inputs = native.draw_root_backward(  # type: ignore[union-attr]
+            kernel, scale_root, q, factor, scale, degrees, *kept, *incoming
         )
-        return (
-            grad_kernel,
-            grad_learned.sum(0),
-            grad_mixing.sum(),
-            grad_factor,
-            None,
-            None,
-            None,
-        )
+        return *to_inputs, None, None, None
 
 
 class Observe(torch.autograd.Function):
@@ -424,23 +400,22 @@ class Observe(torch.autograd.Function):
               \bar B &= H^\top \tfrac12 (\Phi(M_L) + \Phi(M_L)^\top) H, \qquad
               \bar K = s M \bar B M^\top, \qquad \bar M = \bar Y'^\top H + 2 s K M \bar B.
 
-    Also returns ``info`` as :func:`cholesky_ex` does; where it is not zero, nothing else is valid.
+    Also returns the number of samples that did not factorise, whose results are not valid.
     """
 
     @staticmethod
     def forward(
         ctx: Any, kernel: Tensor, root: Tensor, targets: Tensor, scale: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
         native = _native.operations(kernel)
         ctx.set_materialize_grads(False)
         kernel, root, targets = kernel.contiguous(), root.contiguous(), targets.contiguous()
-        inverse, projection, whitened, numbers, products, info = native.observe_forward(  # type: ignore[union-attr]
+        inverse, projection, whitened, numbers, products, failures = native.observe_forward(  # type: ignore[union-attr]
             kernel, root, targets, scale
         )
         ctx.scale = scale
         ctx.save_for_backward(root, targets, inverse, projection, whitened, products)
-        ctx.mark_non_differentiable(info)
-        return inverse, projection, whitened, numbers, info
+        return inverse, projection, whitened, numbers, failures
 
     @staticmethod
     @once_differentiable
@@ -448,7 +423,7 @@ class Observe(torch.autograd.Function):
         root, targets, *kept = ctx.saved_tensors
         incoming = [g if g is None else g.contiguous() for g in gradients[:4]]
         native = _native.operations(root)
-        grad_kernel, grad_root, grad_targets = native.observe_backward(  # type: ignore[union-attr]
+        to_inputs = native.observe_backward(  # type: ignore[union-attr]
             root, targets, ctx.scale, *kept, *incoming
         )
-        return grad_kernel, grad_root.sum(0), grad_targets.sum(0), None
+        return *to_inputs, None

@@ -9,6 +9,7 @@ selects ordinary autograd through :mod:`torch.linalg`, which tests use as the re
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -130,9 +131,6 @@ def add_jitter(matrix: Tensor, jitter: float | Tensor) -> Tensor:
     tensor([[3., 0.],
             [0., 3.]])
     """
-    if isinstance(jitter, float) and _native.operations(matrix) is not None:
-        jittered: Tensor = _fused.AddJitter.apply(matrix, jitter)
-        return jittered
     diagonal = matrix.diagonal(dim1=-2, dim2=-1)
     amount = (jitter * diagonal.mean(-1, keepdim=True)).expand(diagonal.shape)
     return matrix + torch.diag_embed(amount)
@@ -194,7 +192,7 @@ def factor(
 
 def draw_root(
     kernel: Tensor,
-    learned: Tensor,
+    scale_root: Tensor,
     mixing: Tensor,
     factor: Tensor,
     *,
@@ -206,14 +204,14 @@ def draw_root(
     r"""The root :math:`F = R A` of a Gram matrix drawn with a mixed scale, and what is needed to
     score it and to condition on it:
 
-    .. math:: K = L L^\top, \qquad R R^\top = (1-q)\, s K + q\, T, \qquad w = L^{-1} F.
+    .. math:: K = L L^\top, \qquad R R^\top = (1-q)\, s K + q\, V V^\top, \qquad w = L^{-1} F.
 
     A kernel without sample dimension (the first layer) is factorised once, with the factors
     folded into columns. Failing factorisations are handled as in :func:`cholesky`.
 
     Args:
         kernel: :math:`K`, ``(P, P)`` or ``(S, P, P)``.
-        learned: :math:`T`, ``(P, P)``, positive semi-definite.
+        scale_root: :math:`V`, ``(P, P)``.
         mixing: :math:`q \in (0, 1)`, a scalar.
         factor: :math:`A`, ``(S, P, m)``.
         scale: :math:`s`.
@@ -231,10 +229,10 @@ def draw_root(
         samples, size, rank = factor.shape
         columns = factor.transpose(0, 1).reshape(1, size, -1) if shared else factor
         groups = samples if shared else 1
-        inverse, root, weights, density, form, solved, info = _fused.DrawRoot.apply(
-            _flatten(kernel), learned, mixing, columns, scale, degrees, groups
+        inverse, root, weights, density, form, solved, failures = _fused.DrawRoot.apply(
+            _flatten(kernel), scale_root, mixing, columns, scale, degrees, groups
         )
-        if not info.any():
+        if not failures:
             if shared:
                 root, weights = (
                     part.reshape(size, samples, rank).transpose(0, 1) for part in (root, weights)
@@ -242,7 +240,7 @@ def draw_root(
             closed = None if shared else ClosedForm(kernel, root, form, solved)
             return RootDraw(inverse.reshape(kernel.shape), root, weights, density.flatten(), closed)
     prior = _factor(kernel, what=f"the kernel matrix of {what}", plain=plain)
-    mixed = (1 - mixing) * scale * kernel + mixing * learned
+    mixed = (1 - mixing) * scale * kernel + mixing * (scale_root @ scale_root.mT)
     lower = cholesky(mixed, what=f"the posterior scale of {what}", plain=plain)
     root = lower @ factor
     weights = prior.inverse @ root
@@ -299,10 +297,10 @@ def observe(
     (2.0, 0.25, 1.0)
     """
     if not plain and _native.operations(kernel) is not None:
-        inverse, projection, whitened, numbers, info = _fused.Observe.apply(
+        inverse, projection, whitened, numbers, failures = _fused.Observe.apply(
             _flatten(kernel), root, targets, scale
         )
-        if not info.any():
+        if not failures:
             shape = kernel.shape[:-2]
             numbers = numbers.reshape(*shape, 3)
             return Observations(
@@ -377,27 +375,36 @@ class GaussianKernel:
 
 
 def gaussian_square(
-    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, plain: bool = False
+    features: Tensor,
+    log_height: Tensor,
+    log_lengthscale: Tensor,
+    *,
+    jitter: float = 0.0,
+    plain: bool = False,
 ) -> Tensor:
-    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric, with exactly :math:`h`
-    on the diagonal.
+    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric, with exactly
+    :math:`h\,(1 + \text{jitter})` on the diagonal.
 
     Args:
         features: :math:`x`, ``(..., P, D)``.
         log_height: :math:`\log h`, a scalar.
         log_lengthscale: :math:`\log \ell`, a scalar.
+        jitter: relative diagonal jitter, as :func:`add_jitter` adds it.
+        plain: use ordinary autograd instead of the fused gradient.
 
     >>> gaussian_square(torch.zeros(2, 3), torch.tensor(0.0), torch.tensor(0.0))
     tensor([[1., 1.],
             [1., 1.]])
     """
     if not plain and _native.operations(features) is not None:
-        kernel = _fused.GaussianSquare.apply(_flatten(features), log_height, log_lengthscale)
+        kernel = _fused.GaussianSquare.apply(
+            _flatten(features), log_height, log_lengthscale, jitter
+        )
         return kernel.reshape(*features.shape[:-1], features.shape[-2])
     half = GaussianKernel(features, features, log_height - math.log(2.0), log_lengthscale).form()
     matrix = half + half.mT
     matrix.detach().diagonal(dim1=-2, dim2=-1).copy_(log_height.detach().exp())
-    return matrix
+    return add_jitter(matrix, jitter) if jitter else matrix
 
 
 def condition(
@@ -506,9 +513,7 @@ def draw_rows(
                 scale,
             )
             for right, epsilon in zip(
-                cross.right.split(_CACHED_ROWS, dim=-2),
-                noise.split(_CACHED_ROWS, dim=-2),
-                strict=True,
+                _pieces(cross.right, dim=-2), _pieces(noise, dim=-2), strict=True
             )
         ]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
@@ -516,21 +521,30 @@ def draw_rows(
     return torch.addcmul(mean, (scale * variance).sqrt().unsqueeze(-1), noise)
 
 
-def _row_pieces(cross: Tensor | GaussianKernel) -> list[Tensor] | list[GaussianKernel]:
-    """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
+def _row_pieces(cross: Tensor | GaussianKernel) -> Sequence[Tensor] | Sequence[GaussianKernel]:
     if isinstance(cross, Tensor):
-        return list(cross.split(_CACHED_ROWS, dim=-1))
-    return [replace(cross, right=part) for part in cross.right.split(_CACHED_ROWS, dim=-2)]
+        return _pieces(cross, dim=-1)
+    return [replace(cross, right=part) for part in _pieces(cross.right, dim=-2)]
+
+
+def _pieces(tensor: Tensor, dim: int) -> Sequence[Tensor]:
+    """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
+    if tensor.shape[dim] <= _CACHED_ROWS:
+        return [tensor]
+    pieces: tuple[Tensor, ...] = tensor.split(_CACHED_ROWS, dim=dim)
+    return pieces
 
 
 def _fused_condition(
     projection: Tensor, cross: Tensor | GaussianKernel, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
     parts = (cross.left, cross.right) if isinstance(cross, GaussianKernel) else (cross,)
-    tensors = (projection, *parts, weights)
-    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in tensors))
-    flat = [_flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
-    first, *others, last = flat
+    tensors: Sequence[Tensor] = (projection, *parts, weights)
+    shapes = {t.shape[:-2] for t in tensors}
+    if len(shapes) > 1:
+        batch = torch.broadcast_shapes(*shapes)
+        tensors = [t.expand(*batch, *t.shape[-2:]) for t in tensors]
+    first, *others, last = map(_flatten, tensors)
     if isinstance(cross, GaussianKernel):
         scalars = (cross.log_height, cross.log_lengthscale)
         return _fused.GaussianCondition.apply(first, *others, *scalars, last)

@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -206,6 +207,23 @@ Tensor like(const Tensor& reference, at::IntArrayRef shape) {
   return at::empty(shape, reference.options());
 }
 
+// The sum over the first dimension, by which gradients of what all samples share are collected.
+Tensor sum_samples(const Tensor& parts) {
+  const int64_t batch = parts.size(0), count = parts.numel() / batch;
+  if (batch == 1) return parts[0];
+  Tensor out = like(parts, parts.sizes().slice(1));
+  at::parallel_for(0, count, 2048, [&](int64_t begin, int64_t end) {
+    AT_DISPATCH_FLOATING_TYPES(parts.scalar_type(), "sum_samples", [&] {
+      const scalar_t* from = parts.const_data_ptr<scalar_t>();
+      scalar_t* to = out.data_ptr<scalar_t>();
+      std::copy(from + begin, from + end, to + begin);
+      for (int64_t s = 1; s < batch; ++s)
+        for (int64_t i = begin; i < end; ++i) to[i] += from[s * count + i];
+    });
+  });
+  return out;
+}
+
 // Scratch memory that nobody clears.
 template <typename T>
 class Scratch {
@@ -269,6 +287,7 @@ void gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, T
 }
 
 constexpr int64_t kSmallestSplit = 64;
+constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
 // [H; (H^T w)^T]: times K it is A = H K above mean^T = w^T A. Narrow products on their own are slow.
 Tensor stack_weights(const Tensor& projection, const Tensor& weights) {
@@ -332,6 +351,25 @@ std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, 
   return {grad_projection, grad_cross, grad_weights};
 }
 
+// left * right, or left^T * right, for left = [H; V] with lower-triangular H: by blocks of rows of H,
+// leaving out what is zero above its diagonal.
+template <typename T>
+void trapezoidal_product(bool transpose, const T* left, const T* right, T* out, int64_t height,
+                         int64_t size, int64_t columns) {
+  constexpr int64_t block = 32;
+  const int64_t blocks = std::max<int64_t>(1, size / block);
+  for (int64_t i = 0; i < blocks; ++i) {
+    const bool last = i + 1 == blocks;
+    const int64_t begin = i * block, end = last ? size : begin + block;
+    if (transpose)
+      gemm<T>(true, false, end - begin, columns, height - begin, 1, left + begin * size + begin, size,
+              right + begin * columns, columns, 0, out + begin * columns, columns);
+    else
+      gemm<T>(false, false, (last ? height : end) - begin, columns, end, 1, left + begin * size, size,
+              right, columns, 0, out + begin * columns, columns);
+  }
+}
+
 // What the rows of a layer keep for the gradient: K, its product with the stacked matrix below, and
 // the scaled features.
 struct GaussianRows {
@@ -365,11 +403,12 @@ void stack(const T* projection, const T* weights, T* stacked, int64_t inducing, 
 }
 
 // One sample of K_it = h exp(-|x_i - y_t|^2 / 2 l^2), mean^T (returned) and squares, given the
-// stacked matrix. Features are centred first, which changes no distance and limits cancellation.
+// stacked matrix, whose upper part may be known to be lower triangular. Features are centred first,
+// which changes no distance and limits cancellation.
 template <typename T>
 const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right, double log_height,
                        double log_lengthscale, int64_t width, const GaussianRows& kept, int64_t s,
-                       T* squares) {
+                       T* squares, bool triangular) {
   const auto inducing = left.size(1), rows = right.size(1), features = left.size(2);
   Scratch<T> scratch(inducing + rows + features);
   T *norms = scratch.data(), *centre = norms + inducing + rows;
@@ -387,8 +426,11 @@ const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right
   half_squared_norms(b, norms + inducing, rows, features);
   gemm<T>(false, true, inducing, rows, features, 1, a, features, b, features, 0, cross, rows);
   gaussian_in_place(cross, norms, norms + inducing, static_cast<T>(log_height), inducing, rows);
-  gemm<T>(false, false, inducing + width, rows, inducing, 1, stacked, inducing, cross, rows, 0,
-          product, rows);
+  if (triangular)
+    trapezoidal_product(false, stacked, cross, product, inducing + width, inducing, rows);
+  else
+    gemm<T>(false, false, inducing + width, rows, inducing, 1, stacked, inducing, cross, rows, 0,
+            product, rows);
   column_dots(product, kSquared<T> ? cross : product, squares, inducing, rows);
   return product + inducing * rows;
 }
@@ -497,14 +539,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_fo
             width);
       const scalar_t* transposed =
           gaussian_rows<scalar_t>(stacked.data(), left, right, log_height, log_lengthscale, width,
-                                  kept, s, squares.data_ptr<scalar_t>() + s * rows);
+                                  kept, s, squares.data_ptr<scalar_t>() + s * rows, false);
       transpose_into(transposed, mean.data_ptr<scalar_t>() + s * rows * width, width, rows);
     });
   });
   return {mean, squares, kept.cross, kept.product, kept.a, kept.b};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_backward(
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_backward(
     const Tensor& projection, const Tensor& a, const Tensor& b, const Tensor& weights,
     const Tensor& cross, const Tensor& product, double log_lengthscale, const Tensor& grad_mean,
     const Tensor& grad_squares) {
@@ -518,7 +560,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_backward(
                                 grad_squares.const_data_ptr<scalar_t>() + s * rows, out, s);
     });
   });
-  return {out.projection, out.left, out.right, out.scalars, out.weights};
+  const Tensor scalars = sum_samples(out.scalars);
+  return {out.projection, out.left, out.right, scalars[0], scalars[1], out.weights};
 }
 
 // A sample of the rows instead of their moments: mean + sqrt(scale * max(h - squares, floor))
@@ -570,8 +613,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
                   stacked);
       transpose_into(solved.const_data_ptr<scalar_t>() + s * inducing * width,
                      stacked + inducing * inducing, inducing, width);
-      const scalar_t* mean = gaussian_rows<scalar_t>(stacked, left, right, log_height,
-                                                     log_lengthscale, width, kept, s, squares);
+      const scalar_t* mean =
+          gaussian_rows<scalar_t>(stacked, left, right, log_height, log_lengthscale, width, kept, s,
+                                  squares, !kSquared<scalar_t>);
       sample_rows<scalar_t>(mean, squares, noise.const_data_ptr<scalar_t>() + s * rows * width,
                             std::exp(static_cast<scalar_t>(log_height)),
                             static_cast<scalar_t>(scale), deviation.data_ptr<scalar_t>() + s * rows,
@@ -585,7 +629,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
 //   gK_it = 2 B diag(gs) + C F gm^T,   gF = B gm,
 //   gK_ii = -B diag(gs) B^T - (C F gF^T + gF (C F)^T) / 2 = -(gK_it B^T + gF (C F)^T) / 2.
 // [gK_it; gm^T] B^T is one product; in single precision it is [gK_it; gm^T] (H K_it)^T H.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
     const Tensor& form, const Tensor& solved, const Tensor& a, const Tensor& b, const Tensor& cross,
     const Tensor& product, const Tensor& noise, const Tensor& deviation, double log_height,
     double log_lengthscale, double scale, const Tensor& grad) {
@@ -612,14 +656,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
           std::exp(static_cast<scalar_t>(log_height)), static_cast<scalar_t>(scale), grad_squares,
           rows, width);
       transpose_into(own, below, rows, width);
-      scalar_t* target = above;
-      Scratch<scalar_t> whitened(kSquared<scalar_t> ? 0 : inducing * rows);
-      if (!kSquared<scalar_t>) target = whitened.data();
-      scale_columns(top, grad_squares, scalar_t(2), target, inducing, rows);
-      if (!kSquared<scalar_t>)
-        gemm<scalar_t>(true, false, inducing, rows, inducing, 1, G, inducing, target, rows, 0,
-                       above, rows);
-      gemm<scalar_t>(false, false, inducing, rows, width, 1, CF, width, below, rows, 1, above, rows);
+      if constexpr (kSquared<scalar_t>) {
+        scale_columns(top, grad_squares, scalar_t(2), above, inducing, rows);
+        gemm<scalar_t>(false, false, inducing, rows, width, 1, CF, width, below, rows, 1, above,
+                       rows);
+      } else {  // [H; (C F)^T]^T [2 H K_it diag(gs); gm^T]
+        Scratch<scalar_t> stacks(height * inducing + height * rows);
+        scalar_t *left = stacks.data(), *right = left + height * inducing;
+        std::copy_n(G, all, left);
+        transpose_into(CF, left + all, inducing, width);
+        scale_columns(top, grad_squares, scalar_t(2), right, inducing, rows);
+        std::copy_n(below, width * rows, right + inducing * rows);
+        trapezoidal_product(true, left, right, above, height, inducing, rows);
+      }
       gemm<scalar_t>(false, true, height, inducing, rows, 1, above, rows, top, rows, 0, products,
                      inducing);
       if (!kSquared<scalar_t>) {
@@ -634,49 +683,53 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
       feature_gradients(above, kept, log_lengthscale, out, s);
     });
   });
-  return {out.projection, out.weights, out.left, out.right, out.scalars};
+  const Tensor scalars = sum_samples(out.scalars);
+  return {out.projection, out.weights, out.left, out.right, scalars[0], scalars[1]};
 }
 
-// K = h exp(-|x_i - x_j|^2 / 2 l^2), exactly symmetric, with h on the diagonal.
+// K = h exp(-|x_i - x_j|^2 / 2 l^2), exactly symmetric, with h (1 + jitter) on the diagonal.
 std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features, double log_height,
-                                                   double log_lengthscale) {
+                                                   double log_lengthscale, double jitter) {
   const auto batch = features.size(0), size = features.size(1), width = features.size(2);
   Tensor kernel = like(features, {batch, size, size}), scaled = at::empty_like(features);
   for_each_sample(batch, [&](int64_t s) {
-    Tensor kernel_s = kernel[s], own = scaled[s];
-    Tensor scratch = like(features, {size + width});
     AT_DISPATCH_FLOATING_TYPES(features.scalar_type(), "gaussian_square", [&] {
-      scalar_t *norms = scratch.data_ptr<scalar_t>(), *centre = norms + size;
-      scalar_t *k = kernel_s.data_ptr<scalar_t>(), *a = own.data_ptr<scalar_t>();
-      const scalar_t* x = features[s].const_data_ptr<scalar_t>();
+      Scratch<scalar_t> scratch(size + width);
+      scalar_t *norms = scratch.data(), *centre = norms + size;
+      scalar_t* k = kernel.data_ptr<scalar_t>() + s * size * size;
+      scalar_t* a = scaled.data_ptr<scalar_t>() + s * size * width;
+      const scalar_t* x = features.const_data_ptr<scalar_t>() + s * size * width;
       mean_row(x, centre, size, width);
       centre_and_scale(x, centre, static_cast<scalar_t>(std::exp(-log_lengthscale)), a, size,
                        width);
       half_squared_norms(a, norms, size, width);
       gemm<scalar_t>(false, true, size, size, width, 1, a, width, a, width, 0, k, size);
       gaussian_in_place(k, norms, norms, static_cast<scalar_t>(log_height), size, size);
-      const scalar_t height = std::exp(static_cast<scalar_t>(log_height));
+      const scalar_t own_height =
+          std::exp(static_cast<scalar_t>(log_height)) * static_cast<scalar_t>(1.0 + jitter);
       for (int64_t i = 0; i < size; ++i) {
         for (int64_t j = 0; j < i; ++j) k[j * size + i] = k[i * size + j];
-        k[i * size + i] = height;
+        k[i * size + i] = own_height;
       }
     });
   });
   return {kernel, scaled};
 }
 
-std::tuple<Tensor, Tensor> gaussian_square_backward(const Tensor& scaled, const Tensor& kernel,
-                                                    double log_lengthscale,
-                                                    const Tensor& grad_kernel) {
+std::tuple<Tensor, Tensor, Tensor> gaussian_square_backward(const Tensor& scaled,
+                                                            const Tensor& kernel,
+                                                            double log_lengthscale,
+                                                            const Tensor& grad_kernel) {
   const auto batch = scaled.size(0), size = scaled.size(1), width = scaled.size(2);
   Tensor grad_features = at::empty_like(scaled), grad_scalars = like(scaled, {batch, 2});
   for_each_sample(batch, [&](int64_t s) {
-    Tensor own = scaled[s], out = grad_features[s];
-    Tensor scratch = like(scaled, {size, size}), sums = like(scaled, {size});
     AT_DISPATCH_FLOATING_TYPES(scaled.scalar_type(), "gaussian_square_backward", [&] {
-      const scalar_t* k = kernel[s].const_data_ptr<scalar_t>();
-      const scalar_t* g = grad_kernel[s].const_data_ptr<scalar_t>();
-      scalar_t *both = scratch.data_ptr<scalar_t>(), *row_sums = sums.data_ptr<scalar_t>();
+      Scratch<scalar_t> scratch(size * size + size);
+      scalar_t *both = scratch.data(), *row_sums = both + size * size;
+      const scalar_t* k = kernel.const_data_ptr<scalar_t>() + s * size * size;
+      const scalar_t* g = grad_kernel.const_data_ptr<scalar_t>() + s * size * size;
+      const scalar_t* a = scaled.const_data_ptr<scalar_t>() + s * size * width;
+      scalar_t* out = grad_features.data_ptr<scalar_t>() + s * size * width;
       scalar_t total = 0;
       for (int64_t i = 0; i < size; ++i) {
         scalar_t row = 0;
@@ -688,38 +741,69 @@ std::tuple<Tensor, Tensor> gaussian_square_backward(const Tensor& scaled, const 
         row_sums[i] = row;
         total += row;
       }
-      const scalar_t* a = own.const_data_ptr<scalar_t>();
-      gemm<scalar_t>(false, false, size, width, size, 1, both, size, a, width, 0,
-                     out.data_ptr<scalar_t>(), width);
-      subtract_scaled_rows(out.data_ptr<scalar_t>(), row_sums, a, size, width);
+      gemm<scalar_t>(false, false, size, width, size, 1, both, size, a, width, 0, out, width);
+      subtract_scaled_rows(out, row_sums, a, size, width);
       scalar_t* scalars = grad_scalars.data_ptr<scalar_t>() + 2 * s;
       scalars[0] = scalar_t(0.5) * total;
-      scalars[1] = -scale_and_dot(out.data_ptr<scalar_t>(), a,
-                                  static_cast<scalar_t>(std::exp(-log_lengthscale)), size * width);
+      scalars[1] = -scale_and_dot(out, a, static_cast<scalar_t>(std::exp(-log_lengthscale)),
+                                  size * width);
     });
   });
-  return {grad_features, grad_scalars};
+  const Tensor scalars = sum_samples(grad_scalars);
+  return {grad_features, scalars[0], scalars[1]};
 }
 
 // Below this size plain loops over rows beat LAPACK, whose calls cost more than their work.
 constexpr int64_t kSmall = 192;
 
-// Row-oriented U^T U factorisation of a small matrix, then L = U^T. Returns 0, or the pivot that
-// was not positive.
+// row -= factor * other, in a range of columns.
 template <typename T>
-int32_t small_cholesky(const T* matrix, T* __restrict upper, T* __restrict lower, int64_t size) {
+void subtract_row(T* __restrict row, T factor, const T* __restrict other, int64_t begin,
+                  int64_t end) {
+  for (int64_t j = begin; j < end; ++j) row[j] -= factor * other[j];
+}
+
+// Two rows at once, less combinations of four consecutive others: several times the arithmetic per
+// load of the above. Factors of the two rows start at a and b, step apart.
+constexpr int64_t kTogether = 4;
+
+template <typename T>
+void subtract_rows(T* __restrict first, T* __restrict second, const T* a, const T* b, int64_t step,
+                   const T* __restrict others, int64_t stride, int64_t begin, int64_t end) {
+  const T a0 = a[0], a1 = a[step], a2 = a[2 * step], a3 = a[3 * step];
+  const T b0 = b[0], b1 = b[step], b2 = b[2 * step], b3 = b[3 * step];
+  const T *p0 = others, *p1 = p0 + stride, *p2 = p1 + stride, *p3 = p2 + stride;
+#pragma omp simd
+  for (int64_t j = begin; j < end; ++j) {
+    first[j] -= a0 * p0[j] + a1 * p1[j] + a2 * p2[j] + a3 * p3[j];
+    second[j] -= b0 * p0[j] + b1 * p1[j] + b2 * p2[j] + b3 * p3[j];
+  }
+}
+
+// U^T U factorisation of a small matrix by rows, then L = U^T. Returns 0, or the pivot that was not
+// positive. What is below the diagonal of U is never read.
+template <typename T>
+int32_t small_cholesky(const T* matrix, T* upper, T* __restrict lower, int64_t size) {
   std::copy(matrix, matrix + size * size, upper);
-  for (int64_t k = 0; k < size; ++k) {
-    T* __restrict pivot_row = upper + k * size;
-    const T pivot = pivot_row[k];
-    if (!(pivot > T(0)) || !std::isfinite(pivot)) return static_cast<int32_t>(k + 1);
-    const T scale = T(1) / std::sqrt(pivot);
-    for (int64_t j = k; j < size; ++j) pivot_row[j] *= scale;
-    for (int64_t i = k + 1; i < size; ++i) {
-      const T factor = pivot_row[i];
-      T* __restrict row = upper + i * size;
-      for (int64_t j = i; j < size; ++j) row[j] -= factor * pivot_row[j];
+  for (int64_t k = 0; k < size; k += kTogether) {
+    const int64_t after = std::min(k + kTogether, size);
+    const T* pivots = upper + k * size;
+    const auto eliminate = [&](int64_t i, int64_t end) {
+      for (int64_t p = k; p < end; ++p)
+        subtract_row(upper + i * size, upper[p * size + i], upper + p * size, i, size);
+    };
+    for (int64_t i = k; i < after; ++i) {
+      eliminate(i, i);
+      T* row = upper + i * size;
+      if (!(row[i] > T(0)) || !std::isfinite(row[i])) return static_cast<int32_t>(i + 1);
+      const T scale = T(1) / std::sqrt(row[i]);
+      for (int64_t j = i; j < size; ++j) row[j] *= scale;
     }
+    int64_t i = after;
+    for (; i + 1 < size; i += 2)
+      subtract_rows(upper + i * size, upper + (i + 1) * size, pivots + i, pivots + i + 1, size,
+                    pivots, size, i, size);
+    if (i < size) eliminate(i, after);
   }
   for (int64_t i = 0; i < size; ++i) {
     for (int64_t j = 0; j <= i; ++j) lower[i * size + j] = upper[j * size + i];
@@ -730,18 +814,23 @@ int32_t small_cholesky(const T* matrix, T* __restrict upper, T* __restrict lower
 
 // Row i of the inverse is (e_i - sum_{k<i} L_ik row_k) / L_ii.
 template <typename T>
-void small_triangular_inverse(const T* __restrict lower, T* __restrict inverse, int64_t size) {
-  for (int64_t i = 0; i < size; ++i) {
-    T* __restrict row = inverse + i * size;
-    std::fill(row, row + size, T(0));
-    for (int64_t k = 0; k < i; ++k) {
-      const T factor = lower[i * size + k];
-      const T* __restrict other = inverse + k * size;
-      for (int64_t j = 0; j <= k; ++j) row[j] -= factor * other[j];
-    }
+void small_triangular_inverse(const T* lower, T* inverse, int64_t size) {
+  std::fill(inverse, inverse + size * size, T(0));
+  const auto finish = [&](int64_t i, int64_t k) {
+    T* row = inverse + i * size;
+    for (; k < i; ++k) subtract_row(row, lower[i * size + k], inverse + k * size, 0, k + 1);
     const T scale = T(1) / lower[i * size + i];
     for (int64_t j = 0; j < i; ++j) row[j] *= scale;
     row[i] = scale;
+  };
+  for (int64_t i = 0; i < size; i += 2) {
+    const bool pair = i + 1 < size;
+    int64_t k = 0;
+    for (; pair && k + kTogether <= i; k += kTogether)
+      subtract_rows(inverse + i * size, inverse + (i + 1) * size, lower + i * size + k,
+                    lower + (i + 1) * size + k, 1, inverse + k * size, size, 0, k + kTogether);
+    finish(i, k);
+    if (pair) finish(i + 1, k);
   }
 }
 
@@ -888,26 +977,19 @@ T dot(const T* __restrict a, const T* __restrict b, int64_t count) {
 }
 
 template <typename T>
-T trace(const T* matrix, int64_t size) {
-  T total = 0;
-  for (int64_t i = 0; i < size; ++i) total += matrix[i * size + i];
-  return total;
-}
-
-template <typename T>
 T sum_log_diagonal(const T* matrix, int64_t size) {
   T total = 0;
   for (int64_t i = 0; i < size; ++i) total += std::log(matrix[i * size + i]);
   return total;
 }
 
-// A layer at its inducing points: with K = L L^T and R R^T = (1 - q) s K + q T, returns H = L^-1, R,
-// the root F = R A, the weights w = H F, the form G of rows (H, or K^-1 where kSquared), K^-1 F,
-// the log density nu (log|R| - log|sqrt(s) L|) - |w|^2 / 2s of each group of columns, and info as
-// cholesky does (a sample that fails leaves its outputs undefined).
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_root_forward(
-    const Tensor& kernel, const Tensor& learned, double mixing, const Tensor& factor, double scale,
-    double degrees, int64_t groups) {
+// A layer at its inducing points: with K = L L^T and R R^T = (1 - q) s K + q V V^T, returns
+// H = L^-1, R, the root F = R A, the weights w = H F, the form G of rows (H, or K^-1 where kSquared),
+// K^-1 F, V V^T, the log density nu (log|R| - log|sqrt(s) L|) - |w|^2 / 2s of each group of columns,
+// and the number of samples that did not factorise, whose outputs are undefined.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int64_t>
+draw_root_forward(const Tensor& kernel, const Tensor& scale_root, double mixing,
+                  const Tensor& factor, double scale, double degrees, int64_t groups) {
   const int64_t batch = kernel.size(0), size = kernel.size(1), width = factor.size(2);
   const int64_t all = size * size, narrow = size * width, own_width = width / groups;
   Tensor inverse = at::empty_like(kernel), mixed_lower = at::empty_like(kernel);
@@ -916,7 +998,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_
   Tensor root = at::empty_like(factor), weights = at::empty_like(factor),
          solved = at::empty_like(factor);
   Tensor log_density = like(kernel, {batch, groups});
-  Tensor info = at::empty({batch}, kernel.options().dtype(at::kInt));
+  std::atomic<int64_t> failures{0};
+  const Tensor learned = at::mm(scale_root, scale_root.t());
   for_each_sample(batch, [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "draw_root", [&] {
       // Factors are computed in double precision whatever the dtype. In single precision their
@@ -928,15 +1011,20 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_
       scalar_t* R = mixed_lower.data_ptr<scalar_t>() + s * all;
       scalar_t* F = root.data_ptr<scalar_t>() + s * narrow;
       scalar_t* w = weights.data_ptr<scalar_t>() + s * narrow;
-      int32_t& status = info.data_ptr<int32_t>()[s];
       const scalar_t* t = learned.const_data_ptr<scalar_t>();
       std::copy_n(kernel.const_data_ptr<scalar_t>() + s * all, all, exact);
-      if ((status = factorise(exact, lower, size)) != 0) return;
+      if (factorise(exact, lower, size) != 0) {
+        ++failures;
+        return;
+      }
       invert_lower(lower, other, size);
       std::copy_n(other, all, H);
       const double kept = (1.0 - mixing) * scale;
       for (int64_t i = 0; i < all; ++i) mixed[i] = kept * exact[i] + mixing * t[i];
-      if ((status = factorise(mixed, other, size)) != 0) return;
+      if (factorise(mixed, other, size) != 0) {
+        ++failures;
+        return;
+      }
       std::copy_n(other, all, R);
       const double volume = sum_log_diagonal(other, size) - sum_log_diagonal(lower, size) -
                             0.5 * std::log(scale) * static_cast<double>(size);
@@ -958,17 +1046,17 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> draw_
       }
     });
   });
-  return {inverse, mixed_lower, root, weights, form, solved, log_density, info};
+  return {inverse, mixed_lower, root, weights, form, solved, learned, log_density, failures};
 }
 
-// Gradients of the above for incoming gH, gF, gw and gd (derivation in _fused.py): those of K, T
-// (per sample), q (per sample) and A.
+// Gradients of the above for incoming gH, gF, gw and gd (derivation in _fused.py): those of K, V, q
+// and A.
 std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
-    const Tensor& kernel, const Tensor& learned, double mixing, const Tensor& factor, double scale,
-    double degrees, const Tensor& inverse, const Tensor& mixed_lower, const Tensor& weights,
-    const Tensor& form, const Tensor& solved, const std::optional<Tensor>& grad_inverse,
-    const std::optional<Tensor>& grad_root, const std::optional<Tensor>& grad_weights,
-    const std::optional<Tensor>& grad_density) {
+    const Tensor& kernel, const Tensor& scale_root, double mixing, const Tensor& factor,
+    double scale, double degrees, const Tensor& inverse, const Tensor& mixed_lower,
+    const Tensor& weights, const Tensor& form, const Tensor& solved, const Tensor& learned,
+    const std::optional<Tensor>& grad_inverse, const std::optional<Tensor>& grad_root,
+    const std::optional<Tensor>& grad_weights, const std::optional<Tensor>& grad_density) {
   const int64_t batch = kernel.size(0), size = kernel.size(1), width = factor.size(2);
   const int64_t all = size * size, narrow = size * width;
   const int64_t groups = grad_density ? grad_density->size(1) : 1, own_width = width / groups;
@@ -1033,7 +1121,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
       }
 
       const scalar_t kept = static_cast<scalar_t>((1.0 - mixing) * scale);
-      const scalar_t added = static_cast<scalar_t>(mixing);
+      const scalar_t added = static_cast<scalar_t>(2.0 * mixing);
       grad_mixing.data_ptr<scalar_t>()[s] = dot(gm, learned.const_data_ptr<scalar_t>(), all) -
                                             static_cast<scalar_t>(scale) * dot(gm, k, all);
       for (int64_t i = 0; i < all; ++i) {
@@ -1042,35 +1130,21 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
       }
     });
   });
-  return {grad_kernel, grad_learned, grad_mixing, grad_factor};
-}
-
-// K + relative * tr(K) I; also the gradient of itself.
-Tensor add_to_diagonal(const Tensor& matrix, double relative) {
-  const int64_t size = matrix.size(-1), all = size * size;
-  Tensor out = at::empty_like(matrix);
-  for_each_sample(matrix.numel() / all, [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "add_to_diagonal", [&] {
-      const scalar_t* from = matrix.const_data_ptr<scalar_t>() + s * all;
-      scalar_t* to = out.data_ptr<scalar_t>() + s * all;
-      std::copy_n(from, all, to);
-      const scalar_t amount = static_cast<scalar_t>(relative) * trace(from, size);
-      for (int64_t i = 0; i < size; ++i) to[i * size + i] += amount;
-    });
-  });
-  return out;
+  return {grad_kernel, at::mm(sum_samples(grad_learned), scale_root), sum_samples(grad_mixing),
+          grad_factor};
 }
 
 // Pseudo-observations M^T v of a Gaussian with covariance s K: B = I + s M^T K M = L L^T. Returns
-// L^-1, Y = L^-1 M^T, w = Y v, log|B|, tr B^-1, |L^-T w|^2, K M for the gradient, and info.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> observe_forward(
+// L^-1, Y = L^-1 M^T, w = Y v, log|B|, tr B^-1, |L^-T w|^2, K M for the gradient, and the number of
+// samples that did not factorise.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, int64_t> observe_forward(
     const Tensor& kernel, const Tensor& root, const Tensor& targets, double scale) {
   const int64_t batch = kernel.size(0), size = kernel.size(1), width = targets.size(1);
   const int64_t all = size * size, narrow = size * width;
   Tensor inverse = at::empty_like(kernel), projection = at::empty_like(kernel),
          products = at::empty_like(kernel), whitened = like(kernel, {batch, size, width}),
          numbers = like(kernel, {batch, 3});
-  Tensor info = at::empty({batch}, kernel.options().dtype(at::kInt));
+  std::atomic<int64_t> failures{0};
   for_each_sample(batch, [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "observe", [&] {
       Scratch<scalar_t> scratch(2 * all + narrow);
@@ -1081,13 +1155,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> observe_forward(
       scalar_t* X = products.data_ptr<scalar_t>() + s * all;
       scalar_t* w = whitened.data_ptr<scalar_t>() + s * narrow;
       scalar_t* own = numbers.data_ptr<scalar_t>() + s * 3;
-      int32_t& status = info.data_ptr<int32_t>()[s];
       gemm<scalar_t>(false, false, size, size, size, 1,
                      kernel.const_data_ptr<scalar_t>() + s * all, size, M, size, 0, X, size);
       gemm<scalar_t>(true, false, size, size, size, static_cast<scalar_t>(scale), M, size, X, size,
                      0, inner, size);
       for (int64_t i = 0; i < size; ++i) inner[i * size + i] += scalar_t(1);
-      if ((status = factorise(inner, lower, size)) != 0) return;
+      if (factorise(inner, lower, size) != 0) {
+        ++failures;
+        return;
+      }
       invert_lower(lower, H, size);
       gemm<scalar_t>(false, true, size, size, size, 1, H, size, M, size, 0, Y, size);
       gemm<scalar_t>(false, false, size, width, size, 1, Y, size,
@@ -1098,10 +1174,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> observe_forward(
       own[2] = dot(back, back, narrow);
     });
   });
-  return {inverse, projection, whitened, numbers, products, info};
+  return {inverse, projection, whitened, numbers, products, failures};
 }
 
-// Gradients of K, M (per sample) and v (per sample); derivation in _fused.py.
+// Gradients of K, M and v; derivation in _fused.py.
 std::tuple<Tensor, Tensor, Tensor> observe_backward(
     const Tensor& root, const Tensor& targets, double scale, const Tensor& inverse,
     const Tensor& projection, const Tensor& whitened, const Tensor& products,
@@ -1155,50 +1231,87 @@ std::tuple<Tensor, Tensor, Tensor> observe_backward(
                      grad_kernel.data_ptr<scalar_t>() + s * all, size);
     });
   });
-  return {grad_kernel, grad_root, grad_targets};
+  return {grad_kernel, sum_samples(grad_root), sum_samples(grad_targets)};
 }
 
-// A Bartlett factor, loc + scale * noise below the diagonal, and per sample the sum of squares of the
-// noise used.
-std::tuple<Tensor, Tensor> scored_factor_forward(const Tensor& loc, const Tensor& scale,
-                                                 const Tensor& noise, const Tensor& diagonal) {
+// A Bartlett factor, loc + scale * noise below the diagonal and sqrt(gamma / rate) on it, with the
+// log density of A A^T relative to prod_j A_jj^tilt; formulas in scored_factor.py.
+std::tuple<Tensor, Tensor> scored_factor_forward(const Tensor& gamma, const Tensor& concentration,
+                                                 const Tensor& rate, const Tensor& loc,
+                                                 const Tensor& scale, const Tensor& noise,
+                                                 double tilt) {
   const int64_t batch = noise.size(0), size = loc.size(0), width = loc.size(1);
-  Tensor factor = at::empty_like(noise), squares = like(noise, {batch});
-  for_each_sample(batch, [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(noise.scalar_type(), "scored_factor", [&] {
-      const scalar_t *mu = loc.const_data_ptr<scalar_t>(), *sigma = scale.const_data_ptr<scalar_t>();
+  Tensor factor = at::empty_like(noise), log_density = like(noise, {batch});
+  AT_DISPATCH_FLOATING_TYPES(noise.scalar_type(), "scored_factor", [&] {
+    const scalar_t *mu = loc.const_data_ptr<scalar_t>(), *sigma = scale.const_data_ptr<scalar_t>();
+    const scalar_t* alpha = concentration.const_data_ptr<scalar_t>();
+    const scalar_t* beta = rate.const_data_ptr<scalar_t>();
+    double constant = 0;  // what no sample changes
+    for (int64_t j = 0; j < width; ++j)
+      constant += alpha[j] * std::log(beta[j]) - std::lgamma(static_cast<double>(alpha[j]));
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t at = i * width; at < i * width + std::min(i, width); ++at)
+        constant -= std::log(sigma[at]) + kHalfLogTwoPi;
+    for_each_sample(batch, [&](int64_t s) {
       const scalar_t* epsilon = noise.const_data_ptr<scalar_t>() + s * size * width;
-      const scalar_t* own = diagonal.const_data_ptr<scalar_t>() + s * width;
+      const scalar_t* g = gamma.const_data_ptr<scalar_t>() + s * width;
       scalar_t* out = factor.data_ptr<scalar_t>() + s * size * width;
-      scalar_t total = 0;
+      double total = constant;
       for (int64_t i = 0; i < size; ++i) {
+        scalar_t squares = 0;
         for (int64_t j = 0; j < width; ++j) {
           const int64_t at = i * width + j;
           const bool below = i > j;
-          out[at] = below ? mu[at] + sigma[at] * epsilon[at] : (i == j ? own[j] : scalar_t(0));
-          total += below ? epsilon[at] * epsilon[at] : scalar_t(0);
+          out[at] = below ? mu[at] + sigma[at] * epsilon[at] : scalar_t(0);
+          squares += below ? epsilon[at] * epsilon[at] : scalar_t(0);
         }
+        total -= 0.5 * squares;
       }
-      squares.data_ptr<scalar_t>()[s] = total;
+      for (int64_t j = 0; j < width; ++j) {
+        const double power = 2.0 * (alpha[j] - 1.0) - static_cast<double>(size - 1 - j) - tilt;
+        const scalar_t diagonal = std::sqrt(g[j] / beta[j]);
+        out[j * width + j] = diagonal;
+        total += power * std::log(diagonal) - g[j];  // beta A_jj^2 is g_j
+      }
+      log_density.data_ptr<scalar_t>()[s] = static_cast<scalar_t>(total);
     });
   });
-  return {factor, squares};
+  return {factor, log_density};
 }
 
-// Gradients of loc and scale, given those of the factor and, per sample, the weight q of the log
-// density along the sample (see ScoredFactor): sums over samples of g - q e / sigma and
-// g e - q e^2 / sigma.
-std::tuple<Tensor, Tensor> scored_factor_backward(const Tensor& scale, const Tensor& noise,
-                                                  const Tensor& grad, const Tensor& weight) {
+// Gradients of gamma, rate, loc, scale along the sample, the density's slopes having the weights q.
+std::tuple<Tensor, Tensor, Tensor, Tensor> scored_factor_backward(
+    const Tensor& gamma, const Tensor& concentration, const Tensor& rate, const Tensor& scale,
+    const Tensor& noise, double tilt, const Tensor& grad, const Tensor& slope,
+    const Tensor& weight) {
   const int64_t batch = noise.size(0), size = scale.size(0), width = scale.size(1);
-  Tensor grad_loc = at::zeros_like(scale), grad_scale = at::zeros_like(scale);
-  at::parallel_for(0, size, 16, [&](int64_t begin, int64_t end) {
-    AT_DISPATCH_FLOATING_TYPES(noise.scalar_type(), "scored_factor_backward", [&] {
-      const scalar_t *sigma = scale.const_data_ptr<scalar_t>(), *q = weight.const_data_ptr<scalar_t>();
+  Tensor grad_gamma = at::empty_like(gamma), grad_rate = at::zeros_like(rate),
+         grad_loc = at::zeros_like(scale), grad_scale = at::zeros_like(scale);
+  AT_DISPATCH_FLOATING_TYPES(noise.scalar_type(), "scored_factor_backward", [&] {
+    const scalar_t *beta = rate.const_data_ptr<scalar_t>(),
+                   *alpha = concentration.const_data_ptr<scalar_t>();
+    const scalar_t *gd = slope.const_data_ptr<scalar_t>(), *q = weight.const_data_ptr<scalar_t>();
+    const scalar_t* incoming = grad.const_data_ptr<scalar_t>();
+    for (int64_t s = 0; s < batch; ++s) {
+      const scalar_t* g = gamma.const_data_ptr<scalar_t>() + s * width;
+      for (int64_t j = 0; j < width; ++j) {
+        const scalar_t power = scalar_t(2) * (alpha[j] - scalar_t(1)) -
+                               static_cast<scalar_t>(size - 1 - j) - static_cast<scalar_t>(tilt);
+        const scalar_t diagonal = std::sqrt(g[j] / beta[j]);
+        // A_jj / 2 times its gradient, which is that of log g_j and minus that of log beta_j
+        const scalar_t half =
+            scalar_t(0.5) * incoming[(s * size + j) * width + j] * diagonal +
+            gd[s] * (scalar_t(0.5) * power - g[j]);
+        grad_gamma.data_ptr<scalar_t>()[s * width + j] = half / g[j];
+        grad_rate.data_ptr<scalar_t>()[j] -= half / beta[j];
+      }
+    }
+    at::parallel_for(0, size, 16, [&](int64_t begin, int64_t end) {
+      const scalar_t* sigma = scale.const_data_ptr<scalar_t>();
       scalar_t *loc = grad_loc.data_ptr<scalar_t>(), *out = grad_scale.data_ptr<scalar_t>();
       for (int64_t s = 0; s < batch; ++s) {
         const scalar_t* epsilon = noise.const_data_ptr<scalar_t>() + s * size * width;
-        const scalar_t* g = grad.const_data_ptr<scalar_t>() + s * size * width;
+        const scalar_t* g = incoming + s * size * width;
         for (int64_t i = begin; i < end; ++i) {
           for (int64_t at = i * width; at < i * width + std::min(i, width); ++at) {
             const scalar_t along = g[at] - q[s] * epsilon[at] / sigma[at];
@@ -1209,7 +1322,7 @@ std::tuple<Tensor, Tensor> scored_factor_backward(const Tensor& scale, const Ten
       }
     });
   });
-  return {grad_loc, grad_scale};
+  return {grad_gamma, grad_rate, grad_loc, grad_scale};
 }
 
 }  // namespace
@@ -1228,15 +1341,15 @@ TORCH_LIBRARY(deepwishart, library) {
   library.def(
       "gaussian_condition_backward(Tensor H, Tensor left, Tensor right, Tensor w, "
       "Tensor K, Tensor A, float log_lengthscale, Tensor gm, Tensor gs) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_condition_backward);
   library.def(
-      "gaussian_square_forward(Tensor features, float log_height, float log_lengthscale) -> "
-      "(Tensor, Tensor)",
+      "gaussian_square_forward(Tensor features, float log_height, float log_lengthscale, "
+      "float jitter) -> (Tensor, Tensor)",
       gaussian_square_forward);
   library.def(
       "gaussian_square_backward(Tensor scaled, Tensor kernel, float log_lengthscale, Tensor grad) "
-      "-> (Tensor, Tensor)",
+      "-> (Tensor, Tensor, Tensor)",
       gaussian_square_backward);
   library.def(
       "gaussian_sample_forward(Tensor form, Tensor solved, Tensor left, Tensor right, "
@@ -1246,34 +1359,34 @@ TORCH_LIBRARY(deepwishart, library) {
   library.def(
       "gaussian_sample_backward(Tensor form, Tensor solved, Tensor left, Tensor right, Tensor K, "
       "Tensor product, Tensor noise, Tensor deviation, float log_height, float log_lengthscale, "
-      "float scale, Tensor grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "float scale, Tensor grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_sample_backward);
   library.def(
-      "draw_root_forward(Tensor K, Tensor learned, float mixing, Tensor factor, float scale, "
+      "draw_root_forward(Tensor K, Tensor V, float mixing, Tensor factor, float scale, "
       "float degrees, int groups) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int)",
       draw_root_forward);
   library.def(
-      "draw_root_backward(Tensor K, Tensor learned, float mixing, Tensor factor, float scale, "
-      "float degrees, Tensor H, Tensor R, Tensor w, Tensor form, Tensor solved, Tensor? gH, "
-      "Tensor? gF, Tensor? gw, Tensor? gd) -> (Tensor, Tensor, Tensor, Tensor)",
+      "draw_root_backward(Tensor K, Tensor V, float mixing, Tensor factor, float scale, "
+      "float degrees, Tensor H, Tensor R, Tensor w, Tensor form, Tensor solved, Tensor VV, "
+      "Tensor? gH, Tensor? gF, Tensor? gw, Tensor? gd) -> (Tensor, Tensor, Tensor, Tensor)",
       draw_root_backward);
-  library.def("add_to_diagonal(Tensor matrix, float relative) -> Tensor", add_to_diagonal);
   library.def(
       "observe_forward(Tensor K, Tensor M, Tensor v, float scale) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, int)",
       observe_forward);
   library.def(
       "observe_backward(Tensor M, Tensor v, float scale, Tensor H, Tensor Y, Tensor w, Tensor KM, "
       "Tensor? gH, Tensor? gY, Tensor? gw, Tensor? gn) -> (Tensor, Tensor, Tensor)",
       observe_backward);
   library.def(
-      "scored_factor_forward(Tensor loc, Tensor scale, Tensor noise, Tensor diagonal) -> "
-      "(Tensor, Tensor)",
+      "scored_factor_forward(Tensor gamma, Tensor concentration, Tensor rate, Tensor loc, "
+      "Tensor scale, Tensor noise, float tilt) -> (Tensor, Tensor)",
       scored_factor_forward);
   library.def(
-      "scored_factor_backward(Tensor scale, Tensor noise, Tensor grad, Tensor weight) -> "
-      "(Tensor, Tensor)",
+      "scored_factor_backward(Tensor gamma, Tensor concentration, Tensor rate, Tensor scale, "
+      "Tensor noise, float tilt, Tensor grad, Tensor slope, Tensor weight) -> "
+      "(Tensor, Tensor, Tensor, Tensor)",
       scored_factor_backward);
   library.def("triangular_inverse(Tensor lower) -> Tensor", triangular_inverse);
   library.def("cholesky(Tensor matrix) -> (Tensor, Tensor)", cholesky);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -73,15 +74,15 @@ class ScoredFactor(torch.autograd.Function):
 
     .. math:: \bar\mu = \bar A - \bar q\, \epsilon/\sigma, \quad
               \bar\sigma = \bar A\, \epsilon - \bar q\, \epsilon^2/\sigma, \quad
-              \bar d_j = \bar A_{jj} + \bar q\,(p_j/A_{jj} - 2 \beta_j A_{jj}), \quad
-              \bar g_j = \bar d_j A_{jj} / 2 g_j, \quad \bar\beta_j = -\bar d_j A_{jj} / 2 \beta_j
+              h_j = \tfrac12 \bar A_{jj} A_{jj} + \bar q\,(\tfrac12 p_j - g_j), \quad
+              \bar g_j = h_j / g_j, \quad \bar\beta_j = -h_j / \beta_j
 
     is all there is when sticking the landing. Otherwise the density's own dependence on its
     parameters is added: :math:`\bar q\,\epsilon/\sigma` to :math:`\bar\mu`,
     :math:`\bar q (\epsilon^2 - 1)/\sigma` to :math:`\bar\sigma`,
-    :math:`\bar q (\alpha_j/\beta_j - A_{jj}^2)` to :math:`\bar\beta_j` and
-    :math:`\bar q (2 \log A_{jj} + \log\beta_j - \psi(\alpha_j))` to :math:`\bar\alpha_j`. The gamma
-    variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
+    :math:`\bar q (\alpha_j - g_j)/\beta_j` to :math:`\bar\beta_j` and
+    :math:`\bar q (\log g_j - \psi(\alpha_j))` to :math:`\bar\alpha_j`. The gamma variable
+    :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
 
     The arguments of ``apply`` are ``gamma`` ``(S, m)``, ``concentration`` and ``rate`` ``(m,)``,
     ``loc`` and ``scale`` ``(P, m)``, ``noise`` ``(S, P, m)``, ``tilt`` and
@@ -100,63 +101,78 @@ class ScoredFactor(torch.autograd.Function):
         tilt: float,
         sticking_the_landing: bool,
     ) -> tuple[Tensor, Tensor]:
-        num_rows, rank = noise.shape[-2:]
-        diagonal = (gamma / rate).sqrt_()
+        gamma, concentration, rate, loc, scale, noise = (
+            t.contiguous() for t in (gamma, concentration, rate, loc, scale, noise)
+        )
+        ctx.save_for_backward(gamma, concentration, rate, scale, noise)
+        ctx.tilt, ctx.sticking_the_landing = tilt, sticking_the_landing
         native = _native.operations(noise)
         if native is not None:
-            loc, scale, noise = loc.contiguous(), scale.contiguous(), noise.contiguous()
-            factor, squares = native.scored_factor_forward(loc, scale, noise, diagonal)
-        else:
-            factor = torch.addcmul(loc, scale, noise).tril_(-1)
-            factor.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
-            squares = noise.tril(-1).square().sum((-2, -1))
-        beyond = torch.arange(num_rows - 1, num_rows - 1 - rank, -1, device=noise.device)
-        power = 2.0 * (concentration - 1.0) - beyond - tilt
-        log_scale = scale.log().tril_(-1).sum()
+            drawn: tuple[Tensor, Tensor] = native.scored_factor_forward(
+                gamma, concentration, rate, loc, scale, noise, tilt
+            )
+            return drawn
+        num_rows, rank = loc.shape
+        diagonal = (gamma / rate).sqrt()
+        factor = torch.addcmul(loc, scale, noise).tril_(-1)
+        factor.diagonal(dim1=-2, dim2=-1).copy_(diagonal)
         num_normal = num_rows * rank - rank * (rank + 1) // 2
-        constant = (concentration * rate.log() - concentration.lgamma()).sum() - log_scale
-        constant -= 0.5 * num_normal * math.log(2.0 * math.pi)
+        constant = (concentration * rate.log() - concentration.lgamma()).sum()
+        constant -= scale.log().tril_(-1).sum() + 0.5 * num_normal * math.log(2.0 * math.pi)
         # beta A_jj^2 is the standard gamma variable itself.
-        log_q = (power * diagonal.log() - gamma).sum(-1) + constant - 0.5 * squares
-        ctx.save_for_backward(gamma, concentration, rate, scale, noise, diagonal, power)
-        ctx.sticking_the_landing = sticking_the_landing
-        return factor, log_q
+        own = (_power(concentration, num_rows, tilt) * diagonal.log() - gamma).sum(-1)
+        return factor, own + constant - 0.5 * noise.tril(-1).square().sum((-2, -1))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_factor: Tensor, grad_log_q: Tensor) -> tuple[Tensor | None, ...]:
-        gamma, concentration, rate, scale, noise, diagonal, power = ctx.saved_tensors
-        slope = grad_log_q.unsqueeze(-1)
-        grad_diagonal = grad_factor.diagonal(dim1=-2, dim2=-1) + slope * (
-            power / diagonal - 2.0 * rate * diagonal
-        )
-        half = 0.5 * grad_diagonal * diagonal
-        grad_gamma, grad_rate = half / gamma, -half.sum(0) / rate
-        grad_concentration = None
+        gamma, concentration, rate, scale, _ = ctx.saved_tensors
         weight = grad_log_q if ctx.sticking_the_landing else torch.zeros_like(grad_log_q)
-        grad_loc, grad_scale = _normal_gradients(scale, noise, grad_factor, weight)
+        grad_gamma, grad_rate, grad_loc, grad_scale = _along_the_sample(
+            ctx.saved_tensors,
+            ctx.tilt,
+            grad_factor.contiguous(),
+            grad_log_q.contiguous(),
+            weight.contiguous(),
+        )
+        grad_concentration = None
         if not ctx.sticking_the_landing:
+            slope = grad_log_q.unsqueeze(-1)
             grad_scale -= (slope.sum() / scale).tril_(-1)
-            grad_rate += (slope * (concentration / rate - diagonal.square())).sum(0)
-            score = 2.0 * diagonal.log() + rate.log() - concentration.digamma()
-            grad_concentration = (slope * score).sum(0)
+            grad_rate += (slope * (concentration - gamma)).sum(0) / rate
+            grad_concentration = (slope * (gamma.log() - concentration.digamma())).sum(0)
         return grad_gamma, grad_concentration, grad_rate, grad_loc, grad_scale, None, None, None
 
 
-def _normal_gradients(
-    scale: Tensor, noise: Tensor, grad_factor: Tensor, weight: Tensor
-) -> tuple[Tensor, Tensor]:
-    r""":math:`\sum_s (\bar A - q_s \epsilon/\sigma)` and
-    :math:`\sum_s (\bar A - q_s \epsilon/\sigma)\, \epsilon` below the diagonal."""
+def _power(concentration: Tensor, num_rows: int, tilt: float) -> Tensor:
+    r""":math:`p_j`."""
+    last = num_rows - 1 - concentration.shape[0]
+    beyond = torch.arange(num_rows - 1, last, -1, device=concentration.device)
+    return 2.0 * (concentration - 1.0) - beyond - tilt
+
+
+def _along_the_sample(
+    saved: Sequence[Tensor],
+    tilt: float,
+    grad_factor: Tensor,
+    slope: Tensor,
+    weight: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    r""":math:`\bar g, \bar\beta, \bar\mu, \bar\sigma`, with ``slope`` for :math:`\bar q` on the
+    diagonal and ``weight`` below it."""
+    gamma, concentration, rate, scale, noise = saved
     native = _native.operations(noise)
     if native is not None:
-        gradients: tuple[Tensor, Tensor] = native.scored_factor_backward(
-            scale, noise, grad_factor.contiguous(), weight.contiguous()
+        gradients: tuple[Tensor, Tensor, Tensor, Tensor] = native.scored_factor_backward(
+            *saved, tilt, grad_factor, slope, weight
         )
         return gradients
+    power = _power(concentration, scale.shape[0], tilt)
+    own = grad_factor.diagonal(dim1=-2, dim2=-1) * (gamma / rate).sqrt()
+    half = 0.5 * own + slope.unsqueeze(-1) * (0.5 * power - gamma)  # of log g_j
     along = torch.where(
         torch.ones_like(scale, dtype=torch.bool).tril_(-1),
         grad_factor - weight[:, None, None] * noise / scale,
         0.0,
     )
-    return along.sum(0), (along * noise).sum(0)
+    return half / gamma, -half.sum(0) / rate, along.sum(0), (along * noise).sum(0)

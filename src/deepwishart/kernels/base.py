@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from deepwishart import linalg
 from deepwishart.blocks import Blocks, Features
 from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
 
 if TYPE_CHECKING:
     from deepwishart.kernels.combinators import Product, Scale, Sum
-    from deepwishart.linalg import GaussianKernel
 
 
 class Kernel(nn.Module, ABC):
@@ -77,13 +77,17 @@ class Kernel(nn.Module, ABC):
         features = self.prepare(features)
         return self._square(squared_norm(features), features @ features.mT)
 
+    def jittered_square(self, features: Tensor, jitter: float) -> Tensor:
+        """:meth:`square` with ``jitter`` times its mean diagonal added to the diagonal."""
+        return linalg.add_jitter(self.square(features), jitter)
+
     def cross(self, first: Tensor, second: Tensor) -> Tensor:
         r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
         first, second = self.prepare(first), self.prepare(second)
         norms = squared_norm(first).unsqueeze(-1), squared_norm(second).unsqueeze(-2)
         return self.elementwise(norms[0], first @ second.mT, norms[1])
 
-    def lazy_cross(self, first: Tensor, second: Tensor) -> Tensor | GaussianKernel:
+    def lazy_cross(self, first: Tensor, second: Tensor) -> Tensor | linalg.GaussianKernel:
         """As :meth:`cross`, or a description of that matrix which
         :func:`deepwishart.linalg.condition` can form where it is consumed."""
         return self.cross(first, second)

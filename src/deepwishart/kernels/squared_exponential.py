@@ -46,8 +46,12 @@ class SquaredExponential(Stationary):
         This matrix is factorised, so it is made exactly symmetric, no entry exceeds the height, and
         the diagonal is the height.
         """
+        return self.jittered_square(features, 0.0)
+
+    def jittered_square(self, features: Tensor, jitter: float) -> Tensor:
+        """The same with ``jitter`` times the height added to the diagonal, in one operation."""
         return linalg.gaussian_square(
-            self.prepare(features), self.log_height, self._log_common_lengthscale
+            self.prepare(features), self.log_height, self._log_common_lengthscale, jitter=jitter
         )
 
     @property

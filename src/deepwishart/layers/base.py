@@ -49,11 +49,12 @@ Inducing = Tensor | GramInducing
 Rows = Tensor | GramRows
 
 
-def kernel_inducing(kernel: Kernel, inducing: Inducing) -> Tensor:
-    """:math:`K_{ii}` from features or from a Gram matrix."""
+def kernel_inducing(kernel: Kernel, inducing: Inducing, jitter: float = 0.0) -> Tensor:
+    """:math:`K_{ii}` from features or from a Gram matrix, with relative jitter on its diagonal."""
     if isinstance(inducing, GramInducing):
-        return kernel.square_from_gram(inducing.gram)
-    return kernel.square(inducing)
+        matrix = kernel.square_from_gram(inducing.gram)
+        return linalg.add_jitter(matrix, jitter) if jitter else matrix
+    return kernel.jittered_square(inducing, jitter) if jitter else kernel.square(inducing)
 
 
 def kernel_rows(

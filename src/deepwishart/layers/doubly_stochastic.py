@@ -93,7 +93,7 @@ class DoublyStochasticLayer(GaussianRows):
         ``inducing``: :math:`m = \sqrt s L^\top (sK + \lambda \bar k I)^{-1} F`, with ``ridge``
         :math:`\lambda` relative to the prior variance."""
         self.inducing_inputs.copy_(inducing)
-        kernel = self.scale * linalg.add_jitter(self.kernel.square(inducing), self.jitter)
+        kernel = self.scale * self.kernel.jittered_square(inducing, self.jitter)
         what = f"the kernel matrix of {self.name}"
         lower = linalg.cholesky(kernel, what=what)
         noisy = linalg.cholesky(linalg.add_jitter(kernel, ridge), what=what)

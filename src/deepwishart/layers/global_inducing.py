@@ -80,7 +80,7 @@ class _GlobalInducing(GaussianRows):
         .. math:: \log \frac{p(u)}{q(u)} = \log \mathcal N(M^\top v; 0, B)
                   - \log \mathcal N(M^\top v; M^\top u, I).
         """
-        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
+        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
         prior = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
         M, v = self.precision_root, self.pseudo_targets
         observed = self.observe(kernel)

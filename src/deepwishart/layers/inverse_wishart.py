@@ -94,7 +94,7 @@ class InverseWishartLayer(Layer):
         r"""Start at the prior's mean: :math:`V V^\top = \gamma K` gives
         :math:`\mathbb E_Q[G] = K`. ``features`` play no part, a Gram matrix of full rank has
         none."""
-        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
+        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
         lower = linalg.cholesky(kernel, what=f"the kernel matrix of {self.name}")
         self.scale_root.copy_(lower * (0.5 * self.log_extra_degrees).exp())
         return GramInducing(kernel)
@@ -102,7 +102,7 @@ class InverseWishartLayer(Layer):
     def sample_inducing(
         self, inducing: Inducing, noise: Noise
     ) -> tuple[InverseWishartState, Tensor]:
-        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
+        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
         prior = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
         delta, size = self.log_degrees.exp(), self.num_inducing
         posterior = InverseWishart(

@@ -100,7 +100,7 @@ class WishartLayer(GaussianRows):
         makes :math:`F U` lower trapezoidal, and start from the prior's scale,
         :math:`V V^\top = \tfrac1\nu K`."""
         rank = self.loc.shape[-1]
-        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
+        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
         lower = linalg.cholesky(kernel * self.scale, what=f"the kernel matrix of {self.name}")
         rotation = torch.linalg.qr(features[:rank].mT).Q
         rotated = features @ rotation
@@ -115,7 +115,8 @@ class WishartLayer(GaussianRows):
 
     def posterior(self, scaled_kernel: Tensor) -> GeneralisedSingularWishart:
         r""":math:`Q(G \mid \cdot)` given :math:`\Sigma = \tfrac1\nu K_{ii}` (jitter included)."""
-        mixed = (1 - self.mixing) * scaled_kernel + self.mixing * self._learned_scale()
+        learned = self.scale_root @ self.scale_root.mT
+        mixed = (1 - self.mixing) * scaled_kernel + self.mixing * learned
         lower = linalg.cholesky(mixed, what=f"the posterior scale of {self.name}")
         return GeneralisedSingularWishart(self.width, *self._bartlett(), scale_tril=lower)
 
@@ -142,10 +143,10 @@ class WishartLayer(GaussianRows):
             sticking_the_landing=self.sticking_the_landing,
             generator=noise.generator,
         )
-        kernel = linalg.add_jitter(kernel_inducing(self.kernel, inducing), self.jitter)
+        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
         drawn = linalg.draw_root(
             kernel,
-            self._learned_scale(),
+            self.scale_root,
             self.mixing,
             factor,
             scale=self.scale,
@@ -160,9 +161,6 @@ class WishartLayer(GaussianRows):
             GaussianState(inducing, drawn.inverse, drawn.weights, drawn.root, drawn.closed),
             log_p - log_q,
         )
-
-    def _learned_scale(self) -> Tensor:
-        return self.scale_root @ self.scale_root.mT
 
     def _bartlett(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         r""":math:`\alpha, \beta, \mu, \sigma`."""
