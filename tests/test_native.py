@@ -75,7 +75,7 @@ def test_cholesky_gradients(size, use):
 
 @pytest.mark.parametrize("batch", [(), (2,)])
 def test_many_rows_in_pieces(batch, monkeypatch):
-    monkeypatch.setattr(linalg, "_CACHED_ROWS", 8)
+    monkeypatch.setattr(linalg.rows, "_CACHED_ROWS", 8)
     inputs = [
         0.1 * normal(*batch, 7, 7, seed=1).tril(),
         normal(*batch, 7, 3, seed=2),
@@ -163,7 +163,7 @@ def test_draw_root(batch, size, rank):
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("size, rank, num_rows", [(1, 1, 1), (5, 3, 40), (70, 4, 9)])
 def test_rows_drawn_from_the_closed_form(batch, size, rank, num_rows, monkeypatch):
-    monkeypatch.setattr(linalg, "_CACHED_ROWS", 16)
+    monkeypatch.setattr(linalg.rows, "_CACHED_ROWS", 16)
     inputs = layer_inputs(size, rank, num_rows, *batch)
     fused = values_and_gradients(draw_layer, inputs, plain=False)
     plain = values_and_gradients(draw_layer, inputs, plain=True)
