@@ -133,7 +133,10 @@ class Condition(torch.autograd.Function):
 
     One product of size :math:`P^2 N` forward and two backward; everything else is
     :math:`P N D`, folded into those three by the native code, or one pass over a
-    :math:`P \times N` block.
+    :math:`P \times N` block. In double precision the native code computes squares from
+    :math:`C = H^\top H` as :math:`k_t^\top C k_t`, which saves one of the two products of the
+    gradient: :math:`\bar C = K_{it} \operatorname{diag}(\bar s) K_{it}^\top` and
+    :math:`\bar H = 2 H \bar C + w (K_{it} \bar m)^\top`.
     """
 
     @staticmethod
@@ -188,10 +191,7 @@ class GaussianCondition(torch.autograd.Function):
               \overline{\log h} = \sum_{it} \bar E_{it}, \quad
               \overline{\log \ell} = -\sum_i a_i^\top \bar a_i - \sum_t b_t^\top \bar b_t,
 
-    the last because the exponent is homogeneous of degree two in the features. In double precision
-    squares are computed from :math:`C = H^\top H` as :math:`k_t^\top C k_t`, which saves one of the
-    two products of the gradient: :math:`\bar C = K_{it} \operatorname{diag}(\bar s) K_{it}^\top`
-    and :math:`\bar H = 2 H \bar C + w (K_{it} \bar m)^\top`.
+    the last because the exponent is homogeneous of degree two in the features.
     """
 
     @staticmethod

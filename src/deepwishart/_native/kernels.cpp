@@ -289,68 +289,6 @@ void gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, T
 constexpr int64_t kSmallestSplit = 64;
 constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
-// [H; (H^T w)^T]: times K it is A = H K above mean^T = w^T A. Narrow products on their own are slow.
-Tensor stack_weights(const Tensor& projection, const Tensor& weights) {
-  const int64_t inducing = projection.size(0), width = weights.size(1);
-  Tensor stacked = like(projection, {inducing + width, inducing});
-  stacked.narrow(0, 0, inducing).copy_(projection);
-  Tensor narrow = stacked.narrow(0, inducing, width);
-  at::mm_out(narrow, weights.t(), projection);
-  return stacked;
-}
-
-// With gA = w gm^T + 2 A diag(gs), the products [2 A diag(gs); gm^T] K^T are gH up to w (K gm)^T,
-// and (K gm)^T; then gw = H K gm.
-void finish_products(const Tensor& projection, const Tensor& weights, const Tensor& products,
-                     Tensor grad_projection, Tensor grad_weights) {
-  const int64_t inducing = projection.size(0), width = weights.size(1);
-  Tensor narrow = products.narrow(0, inducing, width);
-  at::addmm_out(grad_projection, products.narrow(0, 0, inducing), weights, narrow);
-  at::mm_out(grad_weights, projection, narrow.t());
-}
-
-std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, const Tensor& cross,
-                                                     const Tensor& weights) {
-  const auto batch = cross.size(0), inducing = cross.size(1), rows = cross.size(2);
-  Tensor projected = like(cross, {batch, inducing + weights.size(2), rows});
-  Tensor mean = like(cross, {batch, rows, weights.size(2)});
-  Tensor squares = like(cross, {batch, rows});
-  for_each_sample(batch, [&](int64_t s) {
-    Tensor result = projected[s];
-    at::mm_out(result, stack_weights(projection[s], weights[s]), cross[s]);
-    mean[s].copy_(result.narrow(0, inducing, weights.size(2)).t());
-    AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "condition", [&] {
-      const scalar_t* block = result.const_data_ptr<scalar_t>();
-      column_dots(block, block, squares[s].data_ptr<scalar_t>(), inducing, rows);
-    });
-  });
-  return {mean, squares, projected};
-}
-
-std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, const Tensor& cross,
-                                                      const Tensor& weights,
-                                                      const Tensor& projected,
-                                                      const Tensor& grad_mean,
-                                                      const Tensor& grad_squares) {
-  Tensor grad_projection = at::empty_like(projection), grad_cross = at::empty_like(cross),
-         grad_weights = at::empty_like(weights);
-  for_each_sample(cross.size(0), [&](int64_t s) {
-    const auto inducing = cross.size(1), width = weights.size(2);
-    Tensor above = at::empty_like(projected[s]), grad_cross_s = grad_cross[s];
-    above.narrow(0, inducing, width).copy_(grad_mean[s].t());
-    AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "condition_backward", [&] {
-      scale_columns(projected[s].const_data_ptr<scalar_t>(),
-                    grad_squares[s].const_data_ptr<scalar_t>(), scalar_t(2),
-                    above.data_ptr<scalar_t>(), inducing, cross.size(2));
-    });
-    finish_products(projection[s], weights[s], at::mm(above, cross[s].t()), grad_projection[s],
-                    grad_weights[s]);
-    // [H; (H^T w)^T]^T [2 A diag(gs); gm^T] = H^T gA
-    at::mm_out(grad_cross_s, stack_weights(projection[s], weights[s]).t(), above);
-  });
-  return {grad_projection, grad_cross, grad_weights};
-}
-
 // left * right, or left^T * right, for left = [H; V] with lower-triangular H: by blocks of rows of H,
 // leaving out what is zero above its diagonal.
 template <typename T>
@@ -481,21 +419,23 @@ void feature_gradients(T* grad_cross, const GaussianRows& kept, double log_lengt
 // [2 A diag(gs); gm^T] K^T is one product, and gK = H^T gA = [H; w^T H]^T [2 A diag(gs); gm^T].
 // Either way gw = H K gm.
 template <typename T>
-void condition_backward_sample(const Tensor& projection, const Tensor& weights,
-                               const GaussianRows& kept, double log_lengthscale,
-                               const T* grad_mean, const T* grad_squares,
-                               const GaussianGradients& out, int64_t s) {
-  const auto inducing = kept.a.size(1), rows = kept.b.size(1);
+void condition_gradients(const Tensor& projection, const Tensor& weights, const Tensor& crosses,
+                         const Tensor& all_products, const Tensor& grad_means,
+                         const Tensor& all_grad_squares, const Tensor& grad_projection,
+                         const Tensor& grad_weights, T* grad_cross, int64_t s) {
+  const auto inducing = crosses.size(1), rows = crosses.size(2);
   const auto width = weights.size(2), height = inducing + width;
-  Scratch<T> scratch(height * rows + inducing * rows + 2 * height * inducing);
-  T *above = scratch.data(), *grad_cross = above + height * rows;
-  T *products = grad_cross + inducing * rows, *stacked = products + height * inducing;
+  Scratch<T> scratch(height * rows + 2 * height * inducing);
+  T *above = scratch.data(), *products = above + height * rows;
+  T *stacked = products + height * inducing;
   T *below = above + inducing * rows, *solved = stacked + inducing * inducing;
   const T* H = projection.const_data_ptr<T>() + s * inducing * inducing;
   const T* w = weights.const_data_ptr<T>() + s * inducing * width;
-  const T* cross = kept.cross.const_data_ptr<T>() + s * inducing * rows;
-  const T* product = kept.product.const_data_ptr<T>() + s * height * rows;
-  T* grad_H = out.projection.data_ptr<T>() + s * inducing * inducing;
+  const T* cross = crosses.const_data_ptr<T>() + s * inducing * rows;
+  const T* product = all_products.const_data_ptr<T>() + s * height * rows;
+  const T* grad_mean = grad_means.const_data_ptr<T>() + s * rows * width;
+  const T* grad_squares = all_grad_squares.const_data_ptr<T>() + s * rows;
+  T* grad_H = grad_projection.data_ptr<T>() + s * inducing * inducing;
 
   transpose_into(grad_mean, below, rows, width);
   gemm<T>(true, false, width, inducing, inducing, 1, w, width, H, inducing, 0, solved, inducing);
@@ -520,8 +460,49 @@ void condition_backward_sample(const Tensor& projection, const Tensor& weights,
   gemm<T>(false, false, inducing, inducing, width, 1, w, width, narrow, inducing, 1, grad_H,
           inducing);
   gemm<T>(false, true, inducing, width, inducing, 1, H, inducing, narrow, inducing, 0,
-          out.weights.data_ptr<T>() + s * inducing * width, width);
-  feature_gradients(grad_cross, kept, log_lengthscale, out, s);
+          grad_weights.data_ptr<T>() + s * inducing * width, width);
+}
+
+std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, const Tensor& cross,
+                                                     const Tensor& weights) {
+  const auto batch = cross.size(0), inducing = cross.size(1), rows = cross.size(2);
+  const auto width = weights.size(2), height = inducing + width;
+  Tensor product = like(cross, {batch, height, rows}), mean = like(cross, {batch, rows, width}),
+         squares = like(cross, {batch, rows});
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "condition", [&] {
+      Scratch<scalar_t> stacked(height * inducing);
+      const scalar_t* k = cross.const_data_ptr<scalar_t>() + s * inducing * rows;
+      scalar_t* own = product.data_ptr<scalar_t>() + s * height * rows;
+      stack(projection.const_data_ptr<scalar_t>() + s * inducing * inducing,
+            weights.const_data_ptr<scalar_t>() + s * inducing * width, stacked.data(), inducing,
+            width);
+      gemm<scalar_t>(false, false, height, rows, inducing, 1, stacked.data(), inducing, k, rows, 0,
+                     own, rows);
+      column_dots(own, kSquared<scalar_t> ? k : own, squares.data_ptr<scalar_t>() + s * rows,
+                  inducing, rows);
+      transpose_into(own + inducing * rows, mean.data_ptr<scalar_t>() + s * rows * width, width,
+                     rows);
+    });
+  });
+  return {mean, squares, product};
+}
+
+std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, const Tensor& cross,
+                                                      const Tensor& weights, const Tensor& product,
+                                                      const Tensor& grad_mean,
+                                                      const Tensor& grad_squares) {
+  const auto block = cross.size(1) * cross.size(2);
+  Tensor grad_projection = at::empty_like(projection), grad_cross = at::empty_like(cross),
+         grad_weights = at::empty_like(weights);
+  for_each_sample(cross.size(0), [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(cross.scalar_type(), "condition_backward", [&] {
+      condition_gradients(projection, weights, cross, product, grad_mean, grad_squares,
+                          grad_projection, grad_weights,
+                          grad_cross.data_ptr<scalar_t>() + s * block, s);
+    });
+  });
+  return {grad_projection, grad_cross, grad_weights};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_forward(
@@ -550,14 +531,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_ba
     const Tensor& projection, const Tensor& a, const Tensor& b, const Tensor& weights,
     const Tensor& cross, const Tensor& product, double log_lengthscale, const Tensor& grad_mean,
     const Tensor& grad_squares) {
-  const auto rows = b.size(1), width = weights.size(2);
   const GaussianRows kept{cross, product, a, b};
   const GaussianGradients out = empty_gradients(projection, kept, weights);
   for_each_sample(a.size(0), [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "gaussian_condition_backward", [&] {
-      condition_backward_sample(projection, weights, kept, log_lengthscale,
-                                grad_mean.const_data_ptr<scalar_t>() + s * rows * width,
-                                grad_squares.const_data_ptr<scalar_t>() + s * rows, out, s);
+      Scratch<scalar_t> grad_cross(cross.size(1) * cross.size(2));
+      condition_gradients(projection, weights, cross, product, grad_mean, grad_squares,
+                          out.projection, out.weights, grad_cross.data(), s);
+      feature_gradients(grad_cross.data(), kept, log_lengthscale, out, s);
     });
   });
   const Tensor scalars = sum_samples(out.scalars);
