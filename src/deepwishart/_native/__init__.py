@@ -136,6 +136,8 @@ def _cache_directory() -> Path:
 
 def _fingerprint(compiler: str) -> str:
     digest = hashlib.sha256(_SOURCE.read_bytes())
+    for header in sorted(_SOURCE.parent.glob("*.h")):
+        digest.update(header.read_bytes())
     parts = [compiler, *_OPTIONS, torch.__version__, platform.machine(), _processor()]
     digest.update("\n".join(parts).encode())
     return digest.hexdigest()[:16]

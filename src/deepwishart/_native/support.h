@@ -1,0 +1,119 @@
+// Memory, threads over samples, and products.
+
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+// The BLAS that PyTorch brings, where it shows these names.
+extern "C" {
+void dgemm_(const char*, const char*, const int*, const int*, const int*, const double*,
+            const double*, const int*, const double*, const int*, const double*, double*,
+            const int*) __attribute__((weak));
+void sgemm_(const char*, const char*, const int*, const int*, const int*, const float*,
+            const float*, const int*, const float*, const int*, const float*, float*, const int*)
+    __attribute__((weak));
+}
+
+namespace {
+
+using at::Tensor;
+
+template <typename Function>
+void for_each_sample(int64_t batch, const Function& function) {
+  at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
+    at::NoGradGuard no_grad;  // grad mode is thread-local
+    for (int64_t sample = begin; sample < end; ++sample) function(sample);
+  });
+}
+
+Tensor like(const Tensor& reference, at::IntArrayRef shape) {
+  return at::empty(shape, reference.options());
+}
+
+// The sum over the first dimension, by which gradients of what all samples share are collected.
+Tensor sum_samples(const Tensor& parts) {
+  const int64_t batch = parts.size(0), count = parts.numel() / batch;
+  if (batch == 1) return parts[0];
+  Tensor out = like(parts, parts.sizes().slice(1));
+  at::parallel_for(0, count, 2048, [&](int64_t begin, int64_t end) {
+    AT_DISPATCH_FLOATING_TYPES(parts.scalar_type(), "sum_samples", [&] {
+      const scalar_t* from = parts.const_data_ptr<scalar_t>();
+      scalar_t* to = out.data_ptr<scalar_t>();
+      std::copy(from + begin, from + end, to + begin);
+      for (int64_t s = 1; s < batch; ++s)
+        for (int64_t i = begin; i < end; ++i) to[i] += from[s * count + i];
+    });
+  });
+  return out;
+}
+
+// Scratch memory that nobody clears.
+template <typename T>
+class Scratch {
+ public:
+  explicit Scratch(int64_t count) : memory_(new T[count]) {}
+  T* data() const { return memory_.get(); }
+
+ private:
+  std::unique_ptr<T[]> memory_;
+};
+
+template <typename T>
+constexpr at::ScalarType scalar_type_of = c10::CppTypeToScalarType<T>::value;
+
+// C = alpha op(A) op(B) + beta C for row-major blocks, op(A) being m x k and op(B) k x n. A tensor
+// operation costs as much as a small product does, so BLAS is called directly where it can be.
+template <typename T>
+void call_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a,
+          int64_t stride_a, const T* b, int64_t stride_b, T beta, T* c, int64_t stride_c) {
+  if (m == 0 || n == 0) return;
+  const char flag_a = transpose_a ? 'T' : 'N', flag_b = transpose_b ? 'T' : 'N';
+  const int sizes[] = {int(n), int(m), int(k)};
+  const int strides[] = {int(stride_b), int(stride_a), int(stride_c)};
+  if constexpr (std::is_same_v<T, double>) {
+    if (dgemm_ != nullptr)
+      return dgemm_(&flag_b, &flag_a, &sizes[0], &sizes[1], &sizes[2], &alpha, b, &strides[0], a,
+                    &strides[1], &beta, c, &strides[2]);
+  } else {
+    if (sgemm_ != nullptr)
+      return sgemm_(&flag_b, &flag_a, &sizes[0], &sizes[1], &sizes[2], &alpha, b, &strides[0], a,
+                    &strides[1], &beta, c, &strides[2]);
+  }
+  const auto view = [](const T* data, int64_t rows, int64_t columns, int64_t stride) {
+    return at::from_blob(const_cast<T*>(data), {rows, columns}, {stride, 1},
+                         at::TensorOptions().dtype(scalar_type_of<T>));
+  };
+  Tensor left = transpose_a ? view(a, k, m, stride_a).t() : view(a, m, k, stride_a);
+  Tensor right = transpose_b ? view(b, n, k, stride_b).t() : view(b, k, n, stride_b);
+  view(c, m, n, stride_c).addmm_(left, right, beta, alpha);
+}
+
+// The same. Narrow results are computed as wide ones, which takes BLAS half the time, and transposed.
+constexpr int64_t kNarrow = 32;
+
+template <typename T>
+void gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, T alpha, const T* a,
+          int64_t stride_a, const T* b, int64_t stride_b, T beta, T* c, int64_t stride_c) {
+  if (n > kNarrow || m < 2 * n) {
+    call_gemm(transpose_a, transpose_b, m, n, k, alpha, a, stride_a, b, stride_b, beta, c, stride_c);
+    return;
+  }
+  Scratch<T> scratch(m * n);
+  const T* wide = scratch.data();
+  call_gemm<T>(!transpose_b, !transpose_a, n, m, k, alpha, b, stride_b, a, stride_a, 0,
+               scratch.data(), m);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      T& entry = c[i * stride_c + j];
+      entry = wide[j * m + i] + (beta == T(0) ? T(0) : beta * entry);
+    }
+}
+
+}  // namespace
