@@ -1,0 +1,1 @@
+"""Small things that several parts of the library need, each written once."""
