@@ -6,6 +6,10 @@ r"""The (generalised, possibly singular) Bartlett factor: how it is drawn and ho
 with :math:`m = \min(P, \nu)` (Ober & Aitchison 2021, Sec. 3.1). The Wishart is the special case
 :math:`\alpha_j = (\nu - j + 1)/2, \beta_j = 1/2, \mu = 0, \sigma = 1`. Every distribution
 over Gram matrices draws from :func:`sample_factor`.
+
+Its rows and columns may be mixed, :math:`A = R T C` with :math:`T` the factor above and
+lower-triangular :math:`R` and :math:`C` of positive diagonal (Ober et al. 2023): :func:`mix`,
+:func:`unmix` and :func:`log_mixing_volume`.
 """
 
 from __future__ import annotations
@@ -19,13 +23,16 @@ from deepwishart import linalg
 
 __all__ = [
     "concentrations",
+    "log_mixing_volume",
     "log_prob_factor",
     "log_scale_volume",
+    "mix",
     "rank_of",
     "root_of",
     "sample_factor",
     "standard_gamma",
     "standard_normal",
+    "unmix",
 ]
 
 
@@ -207,6 +214,72 @@ def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
     num_rows = log_diagonal.shape[-1]
     volume = (num_rows + 1) * log_diagonal[..., :rank].sum(-1)
     return volume + rank * log_diagonal[..., rank:].sum(-1) if rank < num_rows else volume
+
+
+def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
+    r""":math:`A = R T C`, again lower trapezoidal with positive diagonal.
+
+    Args:
+        factor: :math:`T`, ``(..., P, m)``.
+        row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; ``None``
+            for the identity.
+        column_mixing: :math:`C`, ``(..., m, m)``, likewise.
+
+    Returns:
+        ``(..., P, m)``.
+
+    >>> mix(torch.tensor([[2.0], [3.0]]), torch.tensor([[1.0, 0.0], [0.5, 1.0]]), None)
+    tensor([[2.],
+            [4.]])
+    """
+    if column_mixing is not None:
+        factor = factor @ column_mixing
+    return factor if row_mixing is None else row_mixing @ factor
+
+
+def unmix(mixed: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
+    r""":math:`T = R^{-1} A C^{-1}`, the inverse of :func:`mix`; two triangular solves.
+
+    >>> unmix(torch.tensor([[2.0], [4.0]]), torch.tensor([[1.0, 0.0], [0.5, 1.0]]), None)
+    tensor([[2.],
+            [3.]])
+    """
+    if row_mixing is not None:
+        mixed = linalg.solve_lower(row_mixing, mixed)
+    return mixed if column_mixing is None else linalg.solve_upper(column_mixing, mixed.mT).mT
+
+
+def log_mixing_volume(
+    row_mixing: Tensor | None, column_mixing: Tensor | None, num_rows: int, rank: int
+) -> float | Tensor:
+    r"""Log Jacobian of :math:`T T^\top \mapsto (R T C)(R T C)^\top` on the free elements.
+
+    .. math:: (P + 1) \sum_{i \le m} \log R_{ii} + m \sum_{i > m} \log R_{ii}
+              + 2 \sum_{k \le m} (P - k + 1) \log C_{kk}
+
+    Zero for unit diagonals, which lose no generality: see :doc:`/theory`. In the second sum, row
+    :math:`i` of :math:`T C` is the row of :math:`T` times the leading
+    :math:`\min(i, m) \times \min(i, m)` block of :math:`C`, which counts :math:`C_{kk}` once for
+    each of the rows :math:`k, \dots, P`; the map from the factor to its Gram matrix counts it as
+    often again.
+
+    Args:
+        row_mixing: :math:`R`, ``(..., P, P)``, or ``None`` for the identity.
+        column_mixing: :math:`C`, ``(..., m, m)``, or ``None`` for the identity.
+        num_rows: :math:`P`.
+        rank: :math:`m`.
+
+    >>> log_mixing_volume(None, math.e * torch.eye(2), num_rows=4, rank=2)
+    tensor(14.)
+    """
+    volume: float | Tensor = 0.0
+    if row_mixing is not None:
+        volume = volume + log_scale_volume(row_mixing, rank)
+    if column_mixing is not None:
+        diagonal = column_mixing.diagonal(dim1=-2, dim2=-1)
+        counts = torch.arange(num_rows, num_rows - rank, -1, device=diagonal.device)
+        volume = volume + 2.0 * (counts * diagonal.log()).sum(-1)
+    return volume
 
 
 def root_of(matrix: Tensor, rank: int) -> Tensor:

@@ -1,7 +1,9 @@
-"""The generalised singular Wishart distribution, the paper's approximate posterior."""
+"""The generalised singular Wishart distribution, the paper's approximate posterior, with mixed rows
+and columns if wanted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -11,14 +13,26 @@ from torch.types import _size
 
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import (
+    log_mixing_volume,
     log_prob_factor,
     log_scale_volume,
+    mix,
     rank_of,
     sample_factor,
+    unmix,
 )
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, wants_validation
-from deepwishart.distributions.moments import factor_moments, gram_mean, gram_variance
-from deepwishart.distributions.scored_factor import draw_scored_factor
+from deepwishart.distributions.gram import (
+    NO_SAMPLE_SHAPE,
+    GramDistribution,
+    check_scale_tril,
+    wants_validation,
+)
+from deepwishart.distributions.moments import (
+    FactorMoments,
+    factor_moments,
+    gram_mean,
+    gram_variance,
+)
 
 __all__ = ["GeneralisedSingularWishart"]
 
@@ -33,20 +47,25 @@ class Bartlett(NamedTuple):
 
 
 class GeneralisedSingularWishart(GramDistribution):
-    r"""The law of :math:`G = L A A^\top L^\top` with a Bartlett factor whose parameters are free.
+    r"""The law of :math:`G = L A A^\top L^\top`, :math:`A = R T C`, with a Bartlett factor
+    :math:`T` whose parameters are free.
 
-    .. math:: A_{jj}^2 \sim \text{Gamma}(\alpha_j, \beta_j), \qquad
-              A_{i>j} \sim \mathcal{N}(\mu_{ij}, \sigma_{ij}^2), \qquad \Sigma = L L^\top
+    .. math:: T_{jj}^2 \sim \text{Gamma}(\alpha_j, \beta_j), \qquad
+              T_{i>j} \sim \mathcal{N}(\mu_{ij}, \sigma_{ij}^2), \qquad \Sigma = L L^\top
 
-    .. math:: q(G) = \prod_{i=1}^{P} L_{ii}^{-\min(i, m)}
-              \prod_{j=1}^{m} \frac{\text{Gamma}(A_{jj}^2; \alpha_j, \beta_j)}
-              {A_{jj}^{P-j} L_{jj}^{P-j+1}} \prod_{i=j+1}^P \mathcal{N}(A_{ij}; \mu_{ij},
-              \sigma_{ij}^2)
+    .. math:: q(G) = \prod_{i=1}^{P} (L_{ii} R_{ii})^{-\min(i, m)}
+              \prod_{j=1}^{m} \frac{\text{Gamma}(T_{jj}^2; \alpha_j, \beta_j)}
+              {T_{jj}^{P-j} (L_{jj} R_{jj} C_{jj}^2)^{P-j+1}}
+              \prod_{i=j+1}^P \mathcal{N}(T_{ij}; \mu_{ij}, \sigma_{ij}^2)
 
-    with :math:`m = \min(P, \nu)` (Ober & Aitchison 2021, Definition 1). Unlike a Wishart, it
-    controls the mean and the variance of a Gram matrix of given rank separately. With
-    :math:`\alpha_j = (\nu - j + 1)/2, \beta_j = 1/2, \mu = 0, \sigma = 1` it is
-    :class:`~deepwishart.distributions.Wishart`.
+    with :math:`m = \min(P, \nu)`. Unlike a Wishart, it controls the mean and the variance of a
+    Gram matrix of given rank separately. Without mixing, :math:`R = I` and :math:`C = I`, it is
+    the distribution of Ober & Aitchison (2021, Definition 1); with
+    :math:`\alpha_j = (\nu - j + 1)/2, \beta_j = 1/2, \mu = 0, \sigma = 1` as well,
+    :class:`~deepwishart.distributions.Wishart`. Mixing lets the entries of :math:`A` be
+    correlated, :math:`R` within its columns and :math:`C` within its rows (Ober et al. 2023).
+    The diagonals of :math:`R` and :math:`C` can be absorbed by
+    :math:`\beta, \mu, \sigma`, so ones there lose no generality (:doc:`/theory`).
 
     Args:
         df: degrees of freedom :math:`\nu`; only :math:`m` depends on it.
@@ -58,13 +77,22 @@ class GeneralisedSingularWishart(GramDistribution):
         covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``.
         scale_tril: its Cholesky factor :math:`L`, in place of ``covariance_matrix``.
         validate_args: check arguments and values, at a cost.
+        row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; the
+            identity if ``None``.
+        column_mixing: :math:`C`, ``(..., m, m)``, likewise.
 
     >>> alpha, loc = torch.tensor([1.0, 0.5]), torch.zeros(3, 2)
     >>> q = GeneralisedSingularWishart(
-    ...     2, alpha, 0.5 * torch.ones(2), loc, torch.ones(3, 2), scale_tril=torch.eye(3)
+    ...     2,
+    ...     alpha,
+    ...     0.5 * torch.ones(2),
+    ...     loc,
+    ...     torch.ones(3, 2),
+    ...     scale_tril=torch.eye(3),
+    ...     column_mixing=torch.tensor([[1.0, 0.0], [0.5, 1.0]]),
     ... )
     >>> root, log_prob = q.rsample_root_with_log_prob((4,))
-    >>> root.shape, torch.allclose(log_prob, q.log_prob_root(root))
+    >>> root.shape, torch.allclose(log_prob, q.log_prob_root(root), atol=1e-4)
     (torch.Size([4, 3, 2]), True)
     """
 
@@ -75,6 +103,8 @@ class GeneralisedSingularWishart(GramDistribution):
         "scale": constraints.independent(constraints.positive, 2),
         "covariance_matrix": constraints.positive_definite,
         "scale_tril": constraints.lower_cholesky,
+        "row_mixing": constraints.lower_cholesky,
+        "column_mixing": constraints.lower_cholesky,
     }
     _event_dims: ClassVar[dict[str, int]] = {
         **GramDistribution._event_dims,
@@ -82,6 +112,8 @@ class GeneralisedSingularWishart(GramDistribution):
         "rate": 1,
         "loc": 2,
         "scale": 2,
+        "row_mixing": 2,
+        "column_mixing": 2,
     }
 
     def __init__(
@@ -94,6 +126,9 @@ class GeneralisedSingularWishart(GramDistribution):
         covariance_matrix: Tensor | None = None,
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
+        *,
+        row_mixing: Tensor | None = None,
+        column_mixing: Tensor | None = None,
     ) -> None:
         validate = wants_validation(validate_args)
         self._set_scale(covariance_matrix, scale_tril, validate)
@@ -101,6 +136,7 @@ class GeneralisedSingularWishart(GramDistribution):
         self.rank = rank_of(df, self.dimension)
         self.concentration, self.rate = concentration, rate
         self.loc, self.scale = loc, scale
+        self.row_mixing, self.column_mixing = row_mixing, column_mixing
         if validate:
             self._check_shapes()
             self._check_values()
@@ -108,12 +144,11 @@ class GeneralisedSingularWishart(GramDistribution):
 
     @property
     def mean(self) -> Tensor:
-        r""":math:`L \left(\mathrm{E}[A]\, \mathrm{E}[A]^\top
-        + \operatorname{diag}(\sum_j \operatorname{Var}[A_{ij}])\right) L^\top`,
-        ``(*batch_shape, P, P)``.
+        r""":math:`L R \left(\mathrm{E}[T]\, C C^\top \mathrm{E}[T]^\top
+        + \operatorname{diag}(\sum_j (C C^\top)_{jj} \operatorname{Var}[T_{ij}])\right)
+        R^\top L^\top`, ``(*batch_shape, P, P)``.
         """
-        mean = gram_mean(self.scale_tril, factor_moments(*self._bartlett()))
-        return mean.expand(*self.batch_shape, *self.event_shape)
+        return self._moment(gram_mean)
 
     @property
     def variance(self) -> Tensor:
@@ -122,13 +157,12 @@ class GeneralisedSingularWishart(GramDistribution):
         See :func:`deepwishart.distributions.moments.gram_variance` for the formula. Takes
         :math:`O(P^3 m)` operations and :math:`O(P^2 m)` memory.
         """
-        variance = gram_variance(self.scale_tril, factor_moments(*self._bartlett()))
-        return variance.expand(*self.batch_shape, *self.event_shape)
+        return self._moment(gram_variance)
 
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`\Lambda = L A`.
+        r"""Draw :math:`\Lambda = L R T C`.
 
         Args:
             sample_shape: leading dimensions of the draw.
@@ -137,7 +171,8 @@ class GeneralisedSingularWishart(GramDistribution):
         Returns:
             ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
         """
-        return self.scale_tril @ self._rsample_factor(self._bartlett(), sample_shape, generator)
+        factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
+        return self.scale_tril @ mix(factor, self.row_mixing, self.column_mixing)
 
     def rsample_root_with_log_prob(
         self,
@@ -146,42 +181,53 @@ class GeneralisedSingularWishart(GramDistribution):
         sticking_the_landing: bool = False,
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor]:
-        r"""Draw :math:`\Lambda = L A` and evaluate :math:`\log q(\Lambda \Lambda^\top)` there.
+        r"""Draw :math:`\Lambda = L R T C` and evaluate :math:`\log q(\Lambda \Lambda^\top)` there.
 
-        The factor :math:`A` is at hand, so neither a factorisation nor a solve is needed.
+        The factor :math:`T` is at hand, so no factorisation is needed, and no solve unless the
+        landing is to stick with mixed rows or columns.
+
+        *Sticking the landing* evaluates the density with :math:`\alpha, \beta, \mu, \sigma, R, C`
+        detached, so that their gradients flow along the sample only. What this leaves out, the
+        derivative of :math:`\log q` in its parameters at fixed :math:`G`, has expectation zero
+        and would be nothing but noise where :math:`q` is the true posterior. For :math:`R` and
+        :math:`C`, holding :math:`G` fixed is not holding :math:`T` fixed: the density is that of
+        :math:`T = \bar R^{-1} A \bar C^{-1}`, :math:`A = R T C`, with bars for what is detached.
+        To detach the volumes of :math:`R` and :math:`C` next to the drawn :math:`T` would be wrong:
+        it leaves out :math:`-\nabla \log|\text{volume}|`, which is not zero on average.
+        :math:`\Sigma` is never detached: lower layers reach this density through it.
 
         Args:
             sample_shape: leading dimensions of the draw.
-            sticking_the_landing: evaluate the density with :math:`\alpha, \beta, \mu, \sigma`
-                detached, so that their gradients flow along the sample only. The term that this
-                leaves out has expectation zero and would be nothing but noise where :math:`q` is
-                the true posterior. :math:`\Sigma` is never detached: lower layers reach this
-                density through it.
+            sticking_the_landing: see above.
             generator: source of randomness; PyTorch's default generator if ``None``.
 
         Returns:
             the root ``(*sample_shape, *batch_shape, P, m)`` and the log density
             ``(*sample_shape, *batch_shape)``.
         """
-        shape = torch.Size(sample_shape) + self.batch_shape
-        volume = log_scale_volume(self.scale_tril, self.rank)
-        if self.concentration.ndim == self.rate.ndim == 1 and self.loc.ndim == self.scale.ndim == 2:
-            factor, log_q = draw_scored_factor(
-                shape.numel(),
-                self.concentration,
-                self.rate,
-                self.loc,
-                self.scale,
-                sticking_the_landing=sticking_the_landing,
-                generator=generator,
-            )
-            factor = factor.reshape(*shape, *self.loc.shape)
-            return self.scale_tril @ factor, log_q.reshape(shape) - volume
-        parameters = self._bartlett()
+        parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
         factor = self._rsample_factor(parameters, sample_shape, generator)
+        mixed = mix(factor, rows, columns)
         if sticking_the_landing:
             parameters = Bartlett(*(parameter.detach() for parameter in parameters))
-        return self.scale_tril @ factor, log_prob_factor(factor, *parameters) - volume
+            rows, columns = _detached(rows), _detached(columns)
+            if mixed is not factor:
+                # The value of T is known without the error of the solves; only their gradient
+                # is wanted.
+                again = unmix(mixed, rows, columns)
+                factor = factor.detach() + (again - again.detach())
+        log_q = log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
+        return self.scale_tril @ mixed, log_q
+
+    def _moment(self, moment: Callable[[Tensor, FactorMoments, Tensor | None], Tensor]) -> Tensor:
+        outer = self.scale_tril if self.row_mixing is None else self.scale_tril @ self.row_mixing
+        value = moment(outer, factor_moments(*self._bartlett()), self.column_mixing)
+        return value.expand(*self.batch_shape, *self.event_shape)
+
+    def _log_volume(self, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
+        r"""Log Jacobian of :math:`T T^\top \mapsto G`."""
+        volume = log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
+        return log_scale_volume(self.scale_tril, self.rank) + volume
 
     def _bartlett(self) -> Bartlett:
         """The parameters, with neutral values where ``loc`` and ``scale`` are not to be read."""
@@ -197,9 +243,9 @@ class GeneralisedSingularWishart(GramDistribution):
         return sample_factor(shape, self.dimension, *parameters, generator=generator)
 
     def _log_prob_root(self, root: Tensor) -> Tensor:
-        factor = linalg.solve_lower(self.scale_tril, root)
-        volume = log_scale_volume(self.scale_tril, self.rank)
-        return log_prob_factor(factor, *self._bartlett()) - volume
+        rows, columns = self.row_mixing, self.column_mixing
+        factor = unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
+        return log_prob_factor(factor, *self._bartlett()) - self._log_volume(rows, columns)
 
     def _check_shapes(self) -> None:
         vector, matrix = (self.rank,), (self.dimension, self.rank)
@@ -208,7 +254,11 @@ class GeneralisedSingularWishart(GramDistribution):
             ("rate", self.rate, vector),
             ("loc", self.loc, matrix),
             ("scale", self.scale, matrix),
+            ("row_mixing", self.row_mixing, (self.dimension, self.dimension)),
+            ("column_mixing", self.column_mixing, (self.rank, self.rank)),
         ):
+            if value is None:
+                continue
             if value.shape[value.ndim - len(wanted) :] != wanted:
                 raise ValueError(
                     f"{name} has shape {tuple(value.shape)}; with P = {self.dimension} rows and "
@@ -231,3 +281,14 @@ class GeneralisedSingularWishart(GramDistribution):
                 )
         if not bool(parameters.loc.isfinite().all()):
             raise ValueError(f"loc of {type(self).__name__} holds NaN or infinite values.")
+        for name in ("row_mixing", "column_mixing"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            check_scale_tril(value, name, type(self).__name__)
+            if not bool(value.isfinite().all()):
+                raise ValueError(f"{name} of {type(self).__name__} holds infinite values.")
+
+
+def _detached(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach()

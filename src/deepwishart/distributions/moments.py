@@ -1,9 +1,11 @@
-r"""Mean and variance of :math:`G = B B^\top` with :math:`B = L A` and independent :math:`A_{ij}`.
+r"""Mean and variance of :math:`G = B C C^\top B^\top` with :math:`B = S T` and independent
+:math:`T_{ij}`.
 
-The columns :math:`b_r = L a_r` of :math:`B` are independent, so :math:`G = \sum_r b_r b_r^\top` is
-a sum of independent terms, and each needs only the first four cumulants of the entries of
-:math:`a_r`. Normal entries have no cumulants beyond the second; :math:`A_{rr}`, the root of a gamma
-variable, has.
+:math:`S` is the scale's factor (times the row mixing), :math:`C` the column mixing. With
+:math:`W = C C^\top`, :math:`G = \sum_{jk} W_{jk}\, b_j b_k^\top` is a quadratic form in the
+independent columns :math:`b_j = S t_j` of :math:`B`, and needs only the first four cumulants of the
+entries of :math:`T`. Normal entries have no cumulants beyond the second; :math:`T_{jj}`, the root
+of a gamma variable, has.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ __all__ = ["FactorMoments", "factor_moments", "gram_mean", "gram_variance"]
 
 
 class FactorMoments(NamedTuple):
-    r"""Cumulants of the entries of :math:`A`.
+    r"""Cumulants of the entries of :math:`T`.
 
     ``mean`` and ``variance`` are those of all entries, ``(..., P, m)``; ``third`` and ``fourth``
     those of the diagonal entries, ``(..., m)`` (they are zero for the others).
@@ -34,7 +36,7 @@ def factor_moments(
 ) -> FactorMoments:
     r"""Cumulants of the Bartlett factor.
 
-    The raw moments of :math:`x = A_{jj}` are :math:`\mathrm{E}[x^k] = \beta^{-k/2}\,
+    The raw moments of :math:`x = T_{jj}` are :math:`\mathrm{E}[x^k] = \beta^{-k/2}\,
     \Gamma(\alpha + k/2) / \Gamma(\alpha)`. They cancel in the cumulants, hence double precision.
 
     Args:
@@ -62,42 +64,58 @@ def factor_moments(
     return FactorMoments(mean, variance, third.to(dtype), fourth.to(dtype))
 
 
-def gram_mean(scale_tril: Tensor, moments: FactorMoments) -> Tensor:
-    r""":math:`\mathrm{E}[G] = L \left(M M^\top + \operatorname{diag}(V 1)\right) L^\top`.
+def gram_mean(
+    scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor | None = None
+) -> Tensor:
+    r""":math:`\mathrm{E}[G] = S \left(M W M^\top + \operatorname{diag}(V w)\right) S^\top`,
+    :math:`w_j = W_{jj}`.
 
     Args:
-        scale_tril: :math:`L`, ``(..., P, P)``.
-        moments: of :math:`A`; :math:`M` and :math:`V` are the entries' means and variances.
+        scale_tril: :math:`S`, ``(..., P, P)``.
+        moments: of :math:`T`; :math:`M` and :math:`V` are the entries' means and variances.
+        column_mixing: :math:`C`, ``(..., m, m)``; the identity if ``None``.
 
     >>> moments = FactorMoments(torch.ones(2, 1), torch.ones(2, 1), torch.zeros(1), torch.zeros(1))
     >>> gram_mean(torch.eye(2), moments)
     tensor([[2., 1.],
             [1., 2.]])
     """
-    centre = scale_tril @ moments.mean
-    noise = scale_tril * moments.variance.sum(-1).unsqueeze(-2)
+    centre, variance = scale_tril @ moments.mean, moments.variance
+    if column_mixing is not None:
+        centre = centre @ column_mixing
+        variance = variance * column_mixing.square().sum(-1).unsqueeze(-2)
+    noise = scale_tril * variance.sum(-1).unsqueeze(-2)
     return centre @ centre.mT + noise @ scale_tril.mT
 
 
-def gram_variance(scale_tril: Tensor, moments: FactorMoments) -> Tensor:
+def gram_variance(
+    scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor | None = None
+) -> Tensor:
     r"""Elementwise variance of :math:`G`.
 
-    Write a column as :math:`b = c + w` with :math:`c = \mathrm{E}[b]`, :math:`w = L e` and
-    :math:`C = L \operatorname{diag}(v)\, L^\top` the covariance of :math:`w`. If only entry
-    :math:`r` of :math:`e` has a third and fourth cumulant :math:`\kappa_3, \kappa_4`, and
-    :math:`\ell` is column :math:`r` of :math:`L`, then
+    Write a column as :math:`b_j = c_j + e_j` with :math:`c_j = \mathrm{E}[b_j]`, and
+    :math:`D_j = S \operatorname{diag}(v_j)\, S^\top` for the covariance of :math:`e_j`. Only entry
+    :math:`j` of :math:`t_j` has a third and fourth cumulant, :math:`\kappa_3` and
+    :math:`\kappa_4`; let :math:`\ell` be column :math:`j` of :math:`S` and
+    :math:`u_j = \sum_k W_{jk} c_k`. Then
 
     .. math::
-        \operatorname{Var}[b_p b_q] ={}& c_p^2 C_{qq} + c_q^2 C_{pp} + 2 c_p c_q C_{pq}
-        + 2 \kappa_3 (c_p \ell_p \ell_q^2 + c_q \ell_q \ell_p^2) \\
-        & + C_{pp} C_{qq} + C_{pq}^2 + \kappa_4 \ell_p^2 \ell_q^2
+        G_{pq} = \text{const} + \sum_j (u_{jp} e_{jq} + e_{jp} u_{jq})
+        + \sum_{jk} W_{jk}\, e_{jp} e_{kq} ,
 
-    (the fourth moment of :math:`w` is Isserlis' sum plus its fourth cumulant), and
-    :math:`\operatorname{Var}[G_{pq}]` is the sum of this over the :math:`m` columns.
+    .. math::
+        \operatorname{Var}[G_{pq}] ={}& \sum_j \Big[ u_p^2 D_{qq} + u_q^2 D_{pp}
+        + 2 u_p u_q D_{pq} + 2 W_{jj} \kappa_3 (u_p \ell_p \ell_q^2 + u_q \ell_q \ell_p^2)
+        + W_{jj}^2 \kappa_4 \ell_p^2 \ell_q^2 \Big]_j \\
+        & + \sum_{jk} W_{jk}^2 \big( D_{j,pp} D_{k,qq} + D_{j,pq} D_{k,pq} \big)
+
+    because the noise of two columns is independent: a product of four :math:`e` has a mean only
+    if it pairs them (Isserlis' sum) or is the fourth cumulant of a single column.
 
     Args:
-        scale_tril: :math:`L`, ``(..., P, P)``.
-        moments: of :math:`A`.
+        scale_tril: :math:`S`, ``(..., P, P)``.
+        moments: of :math:`T`.
+        column_mixing: :math:`C`, ``(..., m, m)``; the identity if ``None``.
 
     Returns:
         ``(..., P, P)``.
@@ -107,18 +125,25 @@ def gram_variance(scale_tril: Tensor, moments: FactorMoments) -> Tensor:
     tensor([[2.]])
     """
     rank = moments.mean.shape[-1]
-    # Columns r come first, then the pair (p, q).
-    c = (scale_tril @ moments.mean).mT.unsqueeze(-1)
+    if column_mixing is None:
+        column_mixing = torch.eye(rank, dtype=scale_tril.dtype, device=scale_tril.device)
+    W = column_mixing @ column_mixing.mT
+    weight = W.diagonal(dim1=-2, dim2=-1)[..., None, None]
+    # Columns j come first, then the pair (p, q).
+    u = (scale_tril @ moments.mean @ W).mT.unsqueeze(-1)
     column = scale_tril[..., :rank].mT.unsqueeze(-1)
     scaled = scale_tril.unsqueeze(-3) * moments.variance.mT.unsqueeze(-2)
-    C = scaled @ scale_tril.mT.unsqueeze(-3)
-    C_diag = C.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-    kappa3, kappa4 = moments.third[..., None, None], moments.fourth[..., None, None]
+    D = scaled @ scale_tril.mT.unsqueeze(-3)
+    D_diag = D.diagonal(dim1=-2, dim2=-1)
+    kappa3 = weight * moments.third[..., None, None]
+    kappa4 = weight.square() * moments.fourth[..., None, None]
 
-    one_sided = c.square() * C_diag.mT + 2.0 * kappa3 * (c * column) * column.square().mT
-    mixed = 2.0 * (c * c.mT) * C
-    noise = C_diag * C_diag.mT + C.square() + kappa4 * column.square() * column.square().mT
-    return (one_sided + one_sided.mT + mixed + noise).sum(-3)
+    one_sided = u.square() * D_diag.unsqueeze(-2) + 2.0 * kappa3 * (u * column) * column.square().mT
+    of_columns = 2.0 * (u * u.mT) * D + kappa4 * column.square() * column.square().mT
+    paired = torch.einsum("...jk,...jpq,...kpq->...pq", W.square(), D, D)
+    return (
+        (one_sided + one_sided.mT + of_columns).sum(-3) + paired + (D_diag.mT @ W.square() @ D_diag)
+    )
 
 
 def _with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
