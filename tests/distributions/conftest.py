@@ -29,6 +29,18 @@ def _random_bartlett(dimension: int, rank: int, *batch: int, seed: int = 0) -> d
     }
 
 
+def _random_mixing(dimension: int, rank: int, *batch: int, seed: int = 0) -> dict[str, Tensor]:
+    """Lower-triangular R and C, well away from the identity."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def lower(size: int) -> Tensor:
+        drawn = torch.randn(*batch, size, size, generator=generator, dtype=torch.float64)
+        diagonal = 0.6 + torch.rand(*batch, size, generator=generator, dtype=torch.float64)
+        return 0.7 * drawn.tril(-1) + diagonal.diag_embed()
+
+    return {"row_mixing": lower(dimension), "column_mixing": lower(rank)}
+
+
 def _assert_mean(draws: Tensor, expected: Tensor, *, deviations: float = 4.5) -> None:
     """The mean over the first dimension is ``expected`` within a few of its standard errors."""
     error = draws.std(0) / draws.shape[0] ** 0.5
@@ -44,6 +56,11 @@ def random_scale() -> Callable[..., Tensor]:
 @pytest.fixture
 def random_bartlett() -> Callable[..., dict[str, Tensor]]:
     return _random_bartlett
+
+
+@pytest.fixture
+def random_mixing() -> Callable[..., dict[str, Tensor]]:
+    return _random_mixing
 
 
 @pytest.fixture

@@ -58,3 +58,29 @@ def test_scale_volume_is_the_sum_of_both_jacobians(rank):
 def test_rank(df, dimension, rank):
     assert bartlett.rank_of(df, dimension) == rank
     assert bartlett.rank_of(torch.tensor([df, df], dtype=torch.float64), dimension) == rank
+
+
+@pytest.mark.parametrize("mixed", ["row_mixing", "column_mixing", "both", "neither"])
+def test_unmix_inverts_mix(mixed, random_mixing):
+    mixing = random_mixing(5, 3, 2)
+    rows = mixing["row_mixing"] if mixed in ("row_mixing", "both") else None
+    columns = mixing["column_mixing"] if mixed in ("column_mixing", "both") else None
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randn(4, 2, 5, 3, generator=generator, dtype=torch.float64).tril()
+    result = bartlett.mix(factor, rows, columns)
+    assert torch.equal(result, result.tril())
+    torch.testing.assert_close(bartlett.unmix(result, rows, columns), factor, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("rank", [1, 3, 4])
+def test_mixing_volume_is_the_sum_of_its_jacobians(rank, random_mixing):
+    """Rows, columns and the step from the root to the Gram matrix, written out one by one."""
+    P = 4
+    mixing = random_mixing(P, rank)
+    R, C = (mixing[name].diagonal().log() for name in ("row_mixing", "column_mixing"))
+    expected = sum(min(i, rank) * R[i - 1] for i in range(1, P + 1))
+    expected += sum(C[: min(i, rank)].sum() for i in range(1, P + 1))
+    expected += sum((P - j + 1) * (R[j - 1] + C[j - 1]) for j in range(1, rank + 1))
+    volume = bartlett.log_mixing_volume(**mixing, num_rows=P, rank=rank)
+    torch.testing.assert_close(volume, expected, rtol=1e-13, atol=0.0)
+    assert bartlett.log_mixing_volume(None, None, P, rank) == 0.0

@@ -13,7 +13,7 @@ from deepwishart.distributions import (
     Wishart,
 )
 
-FAMILIES = ["wishart", "singular_wishart", "generalised", "inverse_wishart"]
+FAMILIES = ["wishart", "singular_wishart", "generalised", "mixed", "inverse_wishart"]
 
 
 def make(
@@ -37,6 +37,9 @@ def make(
         return InverseWishart(dimension + 5.5, **options)
     m = min(rank, dimension)
     vector, matrix = torch.ones(m, dtype=dtype), torch.ones(dimension, m, dtype=dtype)
+    if family == "mixed":
+        options["row_mixing"] = identity + 0.4 * torch.ones_like(identity).tril()
+        options["column_mixing"] = options["row_mixing"][:m, :m] - 0.2 * identity[:m, :m]
     return GeneralisedSingularWishart(
         rank, 2.0 * vector, vector, 0.5 * matrix, 0.7 * matrix, **options
     )
