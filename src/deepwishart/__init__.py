@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "Blocks",
     "DeepKernelProcess",
     "DeepKernelRegressor",
-    "Features",
-    "Noise",
     "Predictive",
+    "Randomness",
     "build",
     "datasets",
     "distributions",
@@ -43,23 +41,20 @@ if TYPE_CHECKING:
         plots,
         training,
     )
-    from deepwishart.blocks import Blocks, Features
     from deepwishart.estimators import DeepKernelRegressor
     from deepwishart.models import DeepKernelProcess, sample_prior
     from deepwishart.models.build import build
-    from deepwishart.noise import Noise
     from deepwishart.objectives import elbo, importance_weighted_bound
     from deepwishart.predict import Predictive
+    from deepwishart.randomness import Randomness
 else:
     # Importing torch takes seconds, and `deepwishart --help` has no use for it: names are looked
     # up on first use (PEP 562).
     _HOMES = {
-        "Blocks": "blocks",
         "DeepKernelProcess": "models",
         "DeepKernelRegressor": "estimators",
-        "Features": "blocks",
-        "Noise": "noise",
         "Predictive": "predict",
+        "Randomness": "randomness",
         "build": "models",
         "elbo": "objectives",
         "importance_weighted_bound": "objectives",

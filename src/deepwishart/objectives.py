@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from deepwishart import linalg
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
-from deepwishart.noise import Noise
+from deepwishart.layers.gaussian import GaussianSample
+from deepwishart.layers.output import InducingOutputSample
+from deepwishart.likelihoods import Gaussian
+from deepwishart.models import DeepKernelProcess, ProcessSample
+from deepwishart.randomness import RowRandomness
 
 __all__ = ["elbo", "importance_weighted_bound"]
 
@@ -24,7 +26,7 @@ def elbo(
     num_samples: int = 10,
     kl_weight: float = 1.0,
     generator: torch.Generator | None = None,
-    noise: Noise | None = None,
+    joint: bool = False,
 ) -> Tensor:
     r"""Evidence lower bound per data point, estimated from a minibatch (paper, Algorithm 1).
 
@@ -32,7 +34,9 @@ def elbo(
               + \frac{w}{N} \sum_\ell \mathbb E_Q \log \frac{P(G^\ell_{ii} \mid G^{\ell-1}_{ii})}
               {Q(G^\ell_{ii} \mid G^{\ell-1}_{ii})}
 
-    Unbiased in the minibatch, since the second sum involves inducing points only.
+    Unbiased in the minibatch, since the second sum involves inducing points only. A model with a
+    collapsed output layer has another data term
+    (:mod:`deepwishart.layers.collapsed_output`), which needs all rows.
 
     Args:
         model: any process.
@@ -42,7 +46,10 @@ def elbo(
         num_samples: posterior samples S; they share one minibatch.
         kl_weight: factor :math:`w` on the second term, below 1 while annealing.
         generator: randomness; PyTorch's default generator if ``None``.
-        noise: a ready-made source of noise, instead of ``num_samples`` and ``generator``.
+        joint: sample the hidden layers at all rows jointly, at a cost that is cubic in their
+            number. An inducing output layer's expectation needs marginals only; a collapsed
+            one's is a bound on the evidence of the process itself with joint rows, and otherwise
+            of the process whose rows are independent given the inducing points.
 
     Returns:
         A scalar tensor to be maximised.
@@ -53,23 +60,28 @@ def elbo(
     >>> dw.elbo(model, X, X.sin(), num_data=20).shape
     torch.Size([])
     """
-    rows: Any = model.scale_inputs(model.check_inputs(X))
-    targets = model.check_targets(y, X.shape[0])
-    noise = noise or Noise(num_samples, generator, model.dtype, model.device)
-    log_ratio = targets.new_zeros(())
+    X, y = model.check_data(X, y)
+    check_num_data(model, len(X), num_data)
+    random = model.randomness(num_samples, generator)
 
-    inducing: Any = model.inducing_start()
-    for layer in model.layers:
-        state, term = layer.sample_inducing(inducing, noise)  # type: ignore[operator]
-        log_ratio = log_ratio + term
-        rows = layer.sample_rows(state, rows, noise)  # type: ignore[operator]
-        inducing = state.outputs
-    state, term = model.output.sample_inducing(inducing, noise)
-    log_ratio = log_ratio + term
-    mean, variance = model.output.moments(state, rows)
+    sample = model.sample(random)  # G_ii ~ Q, layer by layer, with log P - log Q
+    summary = sample.summarise(X, y, random.rows(), joint=joint)  # F_t ~ P( . | F_i), summed up
+    data_term = sample.output.data_term(summary, model.likelihood)  # E log p(y | f)
+    return (data_term / len(X) + kl_weight * sample.log_ratio / num_data).mean()
 
-    expected = model.likelihood.expected_log_prob(targets, mean, variance)
-    return expected.mean() + kl_weight * log_ratio.mean() / num_data
+
+def check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
+    """Raise ``ValueError`` where a batch cannot belong to a data set of that size, or may not."""
+    if isinstance(num_data, bool) or not (num_data == num_data and num_data >= num_rows):
+        raise ValueError(
+            f"num_data is the number of rows of the whole data set, of which X has {num_rows}; "
+            f"got {num_data}."
+        )
+    if model.output.needs_rows and num_rows != num_data:
+        raise ValueError(
+            f"This model's output layer is collapsed and needs all {num_data} rows at every step, "
+            f"but X has {num_rows}. Use build(..., output='inducing') for minibatches."
+        )
 
 
 def importance_weighted_bound(
@@ -84,11 +96,12 @@ def importance_weighted_bound(
     r"""Importance-weighted lower bound on the log evidence per data point, for small data sets.
 
     .. math:: \frac1N \mathbb E \log \frac1K \sum_{k=1}^K
-              \mathcal N(y; m^{(k)}, C^{(k)} + \sigma^2 I)\, \frac{P}{Q}\Big|_{\text{sample } k}
+              p(y \mid F^{(k)}_t)\, \frac{P}{Q}\Big|_{\text{sample } k}
 
-    Inducing variables are sampled, rows are sampled jointly through the hidden layers, and the
-    output at the rows is integrated out. The bound rises with K towards the log evidence, and
-    lies above the ELBO already at :math:`K = 1`.
+    Inducing variables are sampled and rows are sampled jointly through the hidden layers. Under
+    Gaussian noise the output is integrated out under its prior,
+    :math:`p(y \mid F_t) = \mathcal N(y; 0, K_{tt} + \sigma^2 I)`; otherwise it is sampled as well.
+    The bound rises with K towards the log evidence.
 
     Args:
         model: any process.
@@ -107,29 +120,45 @@ def importance_weighted_bound(
     >>> importance_weighted_bound(model, X, X.sin(), num_importance=8, num_replicates=3).shape
     torch.Size([3])
     """
-    rows: Any = model.scale_inputs(model.check_inputs(X))
-    targets = model.check_targets(y, X.shape[0])
-    samples = num_importance * num_replicates
-    noise = Noise(samples, generator, model.dtype, model.device)
-    log_weight = targets.new_zeros(samples)
-    inducing: Any = model.inducing_start()
-    for layer in model.layers:
-        state, term = layer.draw_inducing(inducing, noise)  # type: ignore[operator]
-        log_weight = log_weight + term
-        rows = layer.sample_rows(state, rows, noise, joint=True)  # type: ignore[operator]
-        inducing = state.outputs
-    state, term = model.output.draw_inducing(inducing, noise)
-    log_weight = log_weight + term
-    mean, covariance = model.output.joint_moments(state, rows)
-    for column, noise_variance in enumerate(model.likelihood.noise):
-        own = covariance.expand(*covariance.shape[:-3], mean.shape[-1], -1, -1)[..., column, :, :]
-        eye = torch.eye(own.shape[-1], dtype=own.dtype, device=own.device)
-        lower = linalg.cholesky(own + noise_variance * eye, what="the marginal covariance of y")
-        residual = (targets[:, column] - mean[..., column]).unsqueeze(-1)
-        log_weight = log_weight - 0.5 * (
-            linalg.solve_lower(lower, residual).square().sum((-2, -1))
-            + linalg.log_det(lower)
-            + residual.shape[-2] * math.log(2 * math.pi)
-        )
+    X, y = model.check_data(X, y)
+    if num_importance < 1 or num_replicates < 1:
+        raise ValueError("num_importance and num_replicates must be at least 1.")
+    random = model.randomness(num_importance * num_replicates, generator)
+    sample = model.sample(random, integrate=False)
+    log_weight = sum((layer.log_ratio for layer in sample.layers), start=y.new_zeros(()))
+    if isinstance(model.likelihood, Gaussian):
+        log_weight = log_weight + _integrated(sample, model.likelihood, X, y, random.rows())
+    else:
+        log_weight = log_weight + _sampled(sample, X, y, random.rows())
+    log_weight = log_weight.expand(num_importance * num_replicates)
     per_replicate = log_weight.reshape(num_replicates, num_importance).logsumexp(-1)
     return (per_replicate - math.log(num_importance)) / X.shape[0]
+
+
+def _integrated(
+    sample: ProcessSample, likelihood: Gaussian, X: Tensor, y: Tensor, random: RowRandomness
+) -> Tensor:
+    r""":math:`\sum_d \log \mathcal N(y_d; 0, K_{tt} + \sigma_d^2 I)`."""
+    rows = sample.last_rows(X, random, joint=True)
+    kernel = sample.model.output.covariance.all_rows(rows).unsqueeze(-3)
+    eye = torch.eye(len(X), dtype=y.dtype, device=y.device)
+    marginal = kernel + likelihood.noise[:, None, None] * eye
+    lower = linalg.cholesky(marginal, what="the marginal covariance of y")
+    whitened = linalg.solve_lower(lower, y.mT.unsqueeze(-1).expand(*lower.shape[:-1], 1))
+    constant = len(X) * math.log(2 * math.pi)
+    terms = whitened.square().sum((-2, -1)) + linalg.log_det(lower) + constant
+    return -0.5 * terms.sum(-1)
+
+
+def _sampled(sample: ProcessSample, X: Tensor, y: Tensor, random: RowRandomness) -> Tensor:
+    r""":math:`\log p(y \mid f)` with :math:`f` drawn jointly, and :math:`\log p(u)/q(u)`."""
+    output = sample.output
+    function: GaussianSample | None = None
+    if isinstance(output, InducingOutputSample):
+        function = output.function
+    if function is None:
+        raise ValueError("Only Gaussian noise goes with a collapsed output layer.")
+    rows = sample.last_rows(X, random, joint=True)
+    latents = function.rows(rows, random.at(len(sample.layers)), joint=True)
+    density = sample.model.likelihood.distribution(latents).log_prob(y)
+    return output.log_ratio + density.sum((-2, -1))

@@ -14,7 +14,7 @@ namespace {
 constexpr double kHalfLogTwoPi = 0.91893853320467274178;
 
 // A Bartlett factor, loc + scale * noise below the diagonal and sqrt(gamma / rate) on it, with the
-// log density of A A^T relative to prod_j A_jj^tilt; formulas in scored_factor.py.
+// log density of A A^T relative to prod_j A_jj^tilt; formulas in operations/wishart.py.
 std::tuple<Tensor, Tensor> scored_factor_forward(const Tensor& gamma, const Tensor& concentration,
                                                  const Tensor& rate, const Tensor& loc,
                                                  const Tensor& scale, const Tensor& noise,

@@ -120,30 +120,21 @@ int32_t factorise(const T* matrix, T* lower, int64_t size) {
   return status.template item<int32_t>();
 }
 
-Tensor triangular_inverse(const Tensor& lower) {
-  Tensor inverse = at::empty_like(lower);
-  const int64_t size = lower.size(-1), all = size * size;
-  for_each_sample(lower.size(0), [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(lower.scalar_type(), "triangular_inverse", [&] {
-      invert_lower(lower.const_data_ptr<scalar_t>() + s * all,
-                   inverse.data_ptr<scalar_t>() + s * all, size);
-    });
-  });
-  return inverse;
-}
-
-// Lower factors, and per sample 0 or the index of the pivot that failed.
-std::tuple<Tensor, Tensor> cholesky(const Tensor& matrix) {
-  Tensor lower = at::empty_like(matrix);
-  Tensor info = at::empty({matrix.size(0)}, matrix.options().dtype(at::kInt));
+// Lower factors with their inverses, and per sample 0 or the index of the pivot that failed.
+std::tuple<Tensor, Tensor, Tensor> cholesky_inverse(const Tensor& matrix) {
+  check_square(matrix, "the matrix to factorise");
+  Tensor lower = at::empty_like(matrix), inverse = at::empty_like(matrix);
+  Tensor info = at::zeros({matrix.size(0)}, at::kInt);
   const int64_t size = matrix.size(-1), all = size * size;
   for_each_sample(matrix.size(0), [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "cholesky", [&] {
-      info.data_ptr<int32_t>()[s] = factorise(matrix.const_data_ptr<scalar_t>() + s * all,
-                                              lower.data_ptr<scalar_t>() + s * all, size);
+    AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "cholesky_inverse", [&] {
+      scalar_t* own = lower.data_ptr<scalar_t>() + s * all;
+      int32_t& failed = info.data_ptr<int32_t>()[s];
+      failed = factorise(matrix.const_data_ptr<scalar_t>() + s * all, own, size);
+      if (failed == 0) invert_lower(own, inverse.data_ptr<scalar_t>() + s * all, size);
     });
   });
-  return {lower, info};
+  return {lower, inverse, info};
 }
 
 // Adds the lower triangle of alpha A^T B (transposed) or alpha A B^T to beta times out, for

@@ -1,15 +1,17 @@
 // The hot loops of deepwishart, one posterior sample at a time, threads over samples.
 //
-// Each function does for a whole batch what the plain PyTorch code in _fused does, with the
-// same formulas; derivations are given there. Working sample by sample keeps a P x N block in a
-// core's own cache between the operations that touch it, which a batched operation cannot.
+// Each function does for a whole batch what the plain path in operations/ does, with the derivation
+// given there. Working sample by sample keeps a P x N block in a core's own cache between the
+// operations that touch it, which a batched operation cannot.
 
 #include <torch/library.h>
 
 #include "bartlett.h"
+#include "collapsed.h"
 #include "factors.h"
-#include "inducing.h"
+#include "observe.h"
 #include "rows.h"
+#include "wishart.h"
 
 TORCH_LIBRARY(deepwishart, library) {
   library.def("condition_forward(Tensor H, Tensor K, Tensor w) -> (Tensor, Tensor, Tensor)",
@@ -19,63 +21,71 @@ TORCH_LIBRARY(deepwishart, library) {
       "(Tensor, Tensor, Tensor)",
       condition_backward);
   library.def(
-      "gaussian_condition_forward(Tensor H, Tensor left, Tensor right, "
-      "float log_height, float log_lengthscale, Tensor w) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "gaussian_condition_forward(Tensor H, Tensor left, Tensor right, Tensor log_height, "
+      "Tensor log_lengthscale, Tensor w) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_condition_forward);
   library.def(
-      "gaussian_condition_backward(Tensor H, Tensor left, Tensor right, Tensor w, "
-      "Tensor K, Tensor A, float log_lengthscale, Tensor gm, Tensor gs) -> "
+      "gaussian_condition_backward(Tensor H, Tensor a, Tensor b, Tensor w, Tensor K, Tensor A, "
+      "Tensor log_lengthscale, Tensor gm, Tensor gs) -> "
       "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_condition_backward);
   library.def(
-      "gaussian_square_forward(Tensor features, float log_height, float log_lengthscale, "
+      "gaussian_square_forward(Tensor features, Tensor log_height, Tensor log_lengthscale, "
       "float jitter) -> (Tensor, Tensor)",
       gaussian_square_forward);
   library.def(
-      "gaussian_square_backward(Tensor scaled, Tensor kernel, float log_lengthscale, Tensor grad) "
+      "gaussian_square_backward(Tensor scaled, Tensor kernel, Tensor log_lengthscale, Tensor grad) "
       "-> (Tensor, Tensor, Tensor)",
       gaussian_square_backward);
   library.def(
       "gaussian_sample_forward(Tensor form, Tensor solved, Tensor left, Tensor right, "
-      "float log_height, float log_lengthscale, Tensor noise, float scale) -> "
+      "Tensor log_height, Tensor log_lengthscale, Tensor epsilon) -> "
       "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_sample_forward);
   library.def(
-      "gaussian_sample_backward(Tensor form, Tensor solved, Tensor left, Tensor right, Tensor K, "
-      "Tensor product, Tensor noise, Tensor deviation, float log_height, float log_lengthscale, "
-      "float scale, Tensor grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      "gaussian_sample_backward(Tensor form, Tensor solved, Tensor a, Tensor b, Tensor K, "
+      "Tensor product, Tensor epsilon, Tensor deviation, Tensor log_height, "
+      "Tensor log_lengthscale, Tensor grad) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       gaussian_sample_backward);
   library.def(
-      "draw_root_forward(Tensor K, Tensor V, float mixing, Tensor factor, float scale, "
-      "float degrees, int groups) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, int)",
-      draw_root_forward);
+      "wishart_draw_forward(Tensor prior, Tensor posterior, Tensor gamma, Tensor concentration, "
+      "Tensor rate, Tensor loc, Tensor deviation, Tensor epsilon, Tensor? row_mixing, "
+      "Tensor? column_mixing, float degrees) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      wishart_draw_forward);
   library.def(
-      "draw_root_backward(Tensor K, Tensor V, float mixing, Tensor factor, float scale, "
-      "float degrees, Tensor H, Tensor R, Tensor w, Tensor form, Tensor solved, Tensor VV, "
-      "Tensor? gH, Tensor? gF, Tensor? gw, Tensor? gd) -> (Tensor, Tensor, Tensor, Tensor)",
-      draw_root_backward);
+      "wishart_draw_backward(Tensor gamma, Tensor concentration, Tensor rate, Tensor deviation, "
+      "Tensor epsilon, Tensor? row_mixing, Tensor? column_mixing, float degrees, bool sticking, "
+      "Tensor H, Tensor w, Tensor form, Tensor solved, Tensor bartlett, Tensor factor, Tensor R, "
+      "Tensor gF, Tensor gd, Tensor? gH, Tensor? gw) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      wishart_draw_backward);
   library.def(
       "observe_forward(Tensor K, Tensor M, Tensor v, float scale) -> "
-      "(Tensor, Tensor, Tensor, Tensor, Tensor, int)",
+      "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
       observe_forward);
   library.def(
       "observe_backward(Tensor M, Tensor v, float scale, Tensor H, Tensor Y, Tensor w, Tensor KM, "
       "Tensor? gH, Tensor? gY, Tensor? gw, Tensor? gn) -> (Tensor, Tensor, Tensor)",
       observe_backward);
+  library.def("row_sums_forward(Tensor H, Tensor K, Tensor y) -> (Tensor, Tensor, Tensor)",
+              row_sums_forward);
   library.def(
-      "scored_factor_forward(Tensor gamma, Tensor concentration, Tensor rate, Tensor loc, "
-      "Tensor scale, Tensor noise, float tilt) -> (Tensor, Tensor)",
-      scored_factor_forward);
+      "row_sums_backward(Tensor H, Tensor A, Tensor y, Tensor T, Tensor c, Tensor gT, Tensor gc) "
+      "-> (Tensor, Tensor)",
+      row_sums_backward);
   library.def(
-      "scored_factor_backward(Tensor gamma, Tensor concentration, Tensor rate, Tensor scale, "
-      "Tensor noise, float tilt, Tensor grad, Tensor slope, Tensor weight) -> "
-      "(Tensor, Tensor, Tensor, Tensor)",
-      scored_factor_backward);
-  library.def("triangular_inverse(Tensor lower) -> Tensor", triangular_inverse);
-  library.def("cholesky(Tensor matrix) -> (Tensor, Tensor)", cholesky);
+      "gaussian_row_sums_forward(Tensor H, Tensor left, Tensor right, Tensor log_height, "
+      "Tensor log_lengthscale, Tensor y) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+      gaussian_row_sums_forward);
   library.def(
-      "cholesky_backward(Tensor lower, Tensor inverse, Tensor? grad_lower, Tensor? grad_inverse) "
-      "-> Tensor",
+      "gaussian_row_sums_backward(Tensor H, Tensor K, Tensor A, Tensor a, Tensor b, "
+      "Tensor log_lengthscale, Tensor y, Tensor T, Tensor c, Tensor gT, Tensor gc) -> "
+      "(Tensor, Tensor, Tensor, Tensor, Tensor)",
+      gaussian_row_sums_backward);
+  library.def("cholesky_inverse(Tensor matrix) -> (Tensor, Tensor, Tensor)", cholesky_inverse);
+  library.def(
+      "cholesky_inverse_backward(Tensor lower, Tensor inverse, Tensor? grad_lower, "
+      "Tensor? grad_inverse) -> Tensor",
       cholesky_backward);
 }

@@ -65,13 +65,11 @@ void stack(const T* projection, const T* weights, T* stacked, int64_t inducing, 
           stacked + inducing * inducing, inducing);
 }
 
-// One sample of K_it = h exp(-|x_i - y_t|^2 / 2 l^2), mean^T (returned) and squares, given the
-// stacked matrix, whose upper part may be known to be lower triangular. Features are centred first,
-// which changes no distance and limits cancellation.
+// One sample of K_it = h exp(-|x_i - y_t|^2 / 2 l^2), kept together with the scaled features it is made
+// of. Features are centred first, which changes no distance and limits cancellation.
 template <typename T>
-const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right, double log_height,
-                       double log_lengthscale, int64_t width, const GaussianRows& kept, int64_t s,
-                       T* squares, bool triangular) {
+T* form_gaussian(const Tensor& left, const Tensor& right, double log_height,
+                 double log_lengthscale, const GaussianRows& kept, int64_t s) {
   const auto inducing = left.size(1), rows = right.size(1), features = left.size(2);
   Scratch<T> scratch(inducing + rows + features);
   T *norms = scratch.data(), *centre = norms + inducing + rows;
@@ -80,7 +78,6 @@ const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right
   T* a = kept.a.data_ptr<T>() + s * inducing * features;
   T* b = kept.b.data_ptr<T>() + s * rows * features;
   T* cross = kept.cross.data_ptr<T>() + s * inducing * rows;
-  T* product = kept.product.data_ptr<T>() + s * (inducing + width) * rows;
   mean_row(x, centre, inducing, features);
   centre_and_scale(x, centre, factor, a, inducing, features);
   centre_and_scale(right.const_data_ptr<T>() + s * rows * features, centre, factor, b, rows,
@@ -89,6 +86,18 @@ const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right
   half_squared_norms(b, norms + inducing, rows, features);
   gemm<T>(false, true, inducing, rows, features, 1, a, features, b, features, 0, cross, rows);
   gaussian_in_place(cross, norms, norms + inducing, static_cast<T>(log_height), inducing, rows);
+  return cross;
+}
+
+// The same with mean^T (returned) and squares, given the stacked matrix, whose upper part may be known
+// to be lower triangular.
+template <typename T>
+const T* gaussian_rows(const T* stacked, const Tensor& left, const Tensor& right, double log_height,
+                       double log_lengthscale, int64_t width, const GaussianRows& kept, int64_t s,
+                       T* squares, bool triangular) {
+  const auto inducing = left.size(1), rows = right.size(1);
+  T* cross = form_gaussian<T>(left, right, log_height, log_lengthscale, kept, s);
+  T* product = kept.product.data_ptr<T>() + s * (inducing + width) * rows;
   if (triangular)
     trapezoidal_product(false, stacked, cross, product, inducing + width, inducing, rows);
   else
@@ -188,8 +197,22 @@ void condition_gradients(const Tensor& projection, const Tensor& weights, const 
           grad_weights.data_ptr<T>() + s * inducing * width, width);
 }
 
+void check_condition(const Tensor& projection, const Tensor& cross, const Tensor& weights) {
+  check_square(projection, "the projection");
+  const auto batch = projection.size(0), size = projection.size(1);
+  check_shape(cross, {batch, size, cross.size(2)}, "the kernel matrix of the rows");
+  check_shape(weights, {batch, size, weights.size(2)}, "the weights");
+}
+
+void check_features(const Tensor& left, const Tensor& right, int64_t batch, int64_t size) {
+  TORCH_CHECK(left.dim() == 3 && right.dim() == 3, "deepwishart: features need three dimensions");
+  check_shape(left, {batch, size, left.size(2)}, "features of the inducing points");
+  check_shape(right, {batch, right.size(1), left.size(2)}, "features of the rows");
+}
+
 std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, const Tensor& cross,
                                                      const Tensor& weights) {
+  check_condition(projection, cross, weights);
   const auto batch = cross.size(0), inducing = cross.size(1), rows = cross.size(2);
   const auto width = weights.size(2), height = inducing + width;
   Tensor product = like(cross, {batch, height, rows}), mean = like(cross, {batch, rows, width}),
@@ -231,8 +254,13 @@ std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, 
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_forward(
-    const Tensor& projection, const Tensor& left, const Tensor& right, double log_height,
-    double log_lengthscale, const Tensor& weights) {
+    const Tensor& projection, const Tensor& left, const Tensor& right,
+    const Tensor& log_height_scalar, const Tensor& log_lengthscale_scalar, const Tensor& weights) {
+  const double log_height = log_height_scalar.item<double>(),
+               log_lengthscale = log_lengthscale_scalar.item<double>();
+  check_square(projection, "the projection");
+  check_features(left, right, projection.size(0), projection.size(1));
+  check_shape(weights, {projection.size(0), projection.size(1), weights.size(2)}, "the weights");
   const auto batch = left.size(0), rows = right.size(1), width = weights.size(2);
   GaussianRows kept = empty_rows(left, right, weights);
   Tensor mean = like(left, {batch, rows, width}), squares = like(left, {batch, rows});
@@ -254,8 +282,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_fo
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_backward(
     const Tensor& projection, const Tensor& a, const Tensor& b, const Tensor& weights,
-    const Tensor& cross, const Tensor& product, double log_lengthscale, const Tensor& grad_mean,
-    const Tensor& grad_squares) {
+    const Tensor& cross, const Tensor& product, const Tensor& log_lengthscale_scalar,
+    const Tensor& grad_mean, const Tensor& grad_squares) {
+  const double log_lengthscale = log_lengthscale_scalar.item<double>();
   const GaussianRows kept{cross, product, a, b};
   const GaussianGradients out = empty_gradients(projection, kept, weights);
   for_each_sample(a.size(0), [&](int64_t s) {
@@ -270,33 +299,32 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_ba
   return {out.projection, out.left, out.right, scalars[0], scalars[1], out.weights};
 }
 
-// A sample of the rows instead of their moments: mean + sqrt(scale * max(h - squares, floor))
-// * noise, with the deviations kept for the gradient.
+// A sample of the rows instead of their moments: mean + sqrt(max(h - squares, floor)) * epsilon, with
+// the deviations kept for the gradient.
 template <typename T>
-void sample_rows(const T* __restrict mean, const T* __restrict squares, const T* __restrict noise,
-                 T height, T scale, T* __restrict deviation, T* __restrict out, int64_t rows,
-                 int64_t width) {
+void sample_rows(const T* __restrict mean, const T* __restrict squares, const T* __restrict epsilon,
+                 T height, T* __restrict deviation, T* __restrict out, int64_t rows, int64_t width) {
   const T floor = std::numeric_limits<T>::epsilon() * height;
   for (int64_t t = 0; t < rows; ++t) {
     const T variance = height - squares[t];
-    deviation[t] = std::sqrt(scale * (variance < floor ? floor : variance));
+    deviation[t] = std::sqrt(variance < floor ? floor : variance);
     for (int64_t k = 0; k < width; ++k)
-      out[t * width + k] = mean[k * rows + t] + deviation[t] * noise[t * width + k];
+      out[t * width + k] = mean[k * rows + t] + deviation[t] * epsilon[t * width + k];
   }
 }
 
 // The gradient of squares; returns that of log h through the variance. Floored variances are
 // constants.
 template <typename T>
-T sample_rows_backward(const T* __restrict grad, const T* __restrict noise,
-                       const T* __restrict deviation, T height, T scale, T* __restrict grad_squares,
+T sample_rows_backward(const T* __restrict grad, const T* __restrict epsilon,
+                       const T* __restrict deviation, T height, T* __restrict grad_squares,
                        int64_t rows, int64_t width) {
-  const T floor = std::sqrt(scale * (std::numeric_limits<T>::epsilon() * height));
+  const T floor = std::sqrt(std::numeric_limits<T>::epsilon() * height);
   T total = 0;
   for (int64_t t = 0; t < rows; ++t) {
     T slope = 0;
-    for (int64_t k = 0; k < width; ++k) slope += grad[t * width + k] * noise[t * width + k];
-    grad_squares[t] = deviation[t] > floor ? T(-0.5) * scale * slope / deviation[t] : T(0);
+    for (int64_t k = 0; k < width; ++k) slope += grad[t * width + k] * epsilon[t * width + k];
+    grad_squares[t] = deviation[t] > floor ? T(-0.5) * slope / deviation[t] : T(0);
     total -= grad_squares[t];
   }
   return height * total;
@@ -306,11 +334,17 @@ T sample_rows_backward(const T* __restrict grad, const T* __restrict noise,
 // Neither needs a gradient: K_ii and F receive it directly.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forward(
     const Tensor& form, const Tensor& solved, const Tensor& left, const Tensor& right,
-    double log_height, double log_lengthscale, const Tensor& noise, double scale) {
-  const auto batch = left.size(0), inducing = left.size(1), rows = right.size(1);
-  const auto width = solved.size(2);
+    const Tensor& log_height_scalar, const Tensor& log_lengthscale_scalar, const Tensor& epsilon) {
+  const double log_height = log_height_scalar.item<double>(),
+               log_lengthscale = log_lengthscale_scalar.item<double>();
+  check_square(form, "the form");
+  const auto batch = form.size(0), inducing = form.size(1);
+  check_features(left, right, batch, inducing);
+  check_shape(solved, {batch, inducing, solved.size(2)}, "the solution");
+  const auto rows = right.size(1), width = solved.size(2);
+  check_shape(epsilon, {batch, rows, width}, "the noise");
   GaussianRows kept = empty_rows(left, right, solved);
-  Tensor deviation = like(left, {batch, rows}), out = at::empty_like(noise);
+  Tensor deviation = like(left, {batch, rows}), out = at::empty_like(epsilon);
   for_each_sample(batch, [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(left.scalar_type(), "gaussian_sample", [&] {
       Scratch<scalar_t> scratch((inducing + width) * inducing + rows);
@@ -322,9 +356,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
       const scalar_t* mean =
           gaussian_rows<scalar_t>(stacked, left, right, log_height, log_lengthscale, width, kept, s,
                                   squares, !kSquared<scalar_t>);
-      sample_rows<scalar_t>(mean, squares, noise.const_data_ptr<scalar_t>() + s * rows * width,
+      sample_rows<scalar_t>(mean, squares, epsilon.const_data_ptr<scalar_t>() + s * rows * width,
                             std::exp(static_cast<scalar_t>(log_height)),
-                            static_cast<scalar_t>(scale), deviation.data_ptr<scalar_t>() + s * rows,
+                            deviation.data_ptr<scalar_t>() + s * rows,
                             out.data_ptr<scalar_t>() + s * rows * width, rows, width);
     });
   });
@@ -337,8 +371,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
 // [gK_it; gm^T] B^T is one product; in single precision it is [gK_it; gm^T] (H K_it)^T H.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
     const Tensor& form, const Tensor& solved, const Tensor& a, const Tensor& b, const Tensor& cross,
-    const Tensor& product, const Tensor& noise, const Tensor& deviation, double log_height,
-    double log_lengthscale, double scale, const Tensor& grad) {
+    const Tensor& product, const Tensor& epsilon, const Tensor& deviation,
+    const Tensor& log_height_scalar, const Tensor& log_lengthscale_scalar, const Tensor& grad) {
+  const double log_height = log_height_scalar.item<double>(),
+               log_lengthscale = log_lengthscale_scalar.item<double>();
   const auto inducing = a.size(1), rows = b.size(1), width = solved.size(2);
   const auto height = inducing + width, all = inducing * inducing;
   const GaussianRows kept{cross, product, a, b};
@@ -357,10 +393,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
       scalar_t* grad_root = out.weights.data_ptr<scalar_t>() + s * inducing * width;
 
       out.scalars.data_ptr<scalar_t>()[2 * s] = sample_rows_backward<scalar_t>(
-          own, noise.const_data_ptr<scalar_t>() + s * rows * width,
+          own, epsilon.const_data_ptr<scalar_t>() + s * rows * width,
           deviation.const_data_ptr<scalar_t>() + s * rows,
-          std::exp(static_cast<scalar_t>(log_height)), static_cast<scalar_t>(scale), grad_squares,
-          rows, width);
+          std::exp(static_cast<scalar_t>(log_height)), grad_squares, rows, width);
       transpose_into(own, below, rows, width);
       if constexpr (kSquared<scalar_t>) {
         scale_columns(top, grad_squares, scalar_t(2), above, inducing, rows);
@@ -394,8 +429,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
 }
 
 // K = h exp(-|x_i - x_j|^2 / 2 l^2), exactly symmetric, with h (1 + jitter) on the diagonal.
-std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features, double log_height,
-                                                   double log_lengthscale, double jitter) {
+std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features,
+                                                   const Tensor& log_height_scalar,
+                                                   const Tensor& log_lengthscale_scalar,
+                                                   double jitter) {
+  const double log_height = log_height_scalar.item<double>(),
+               log_lengthscale = log_lengthscale_scalar.item<double>();
+  TORCH_CHECK(features.dim() == 3 && features.numel() > 0, "deepwishart: features have shape ",
+              features.sizes(), " instead of (batch, points, features)");
+  check_shape(features, features.sizes(), "features");
   const auto batch = features.size(0), size = features.size(1), width = features.size(2);
   Tensor kernel = like(features, {batch, size, size}), scaled = at::empty_like(features);
   for_each_sample(batch, [&](int64_t s) {
@@ -424,8 +466,9 @@ std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features, doubl
 
 std::tuple<Tensor, Tensor, Tensor> gaussian_square_backward(const Tensor& scaled,
                                                             const Tensor& kernel,
-                                                            double log_lengthscale,
+                                                            const Tensor& log_lengthscale_scalar,
                                                             const Tensor& grad_kernel) {
+  const double log_lengthscale = log_lengthscale_scalar.item<double>();
   const auto batch = scaled.size(0), size = scaled.size(1), width = scaled.size(2);
   Tensor grad_features = at::empty_like(scaled), grad_scalars = like(scaled, {batch, 2});
   for_each_sample(batch, [&](int64_t s) {

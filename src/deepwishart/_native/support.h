@@ -33,6 +33,21 @@ void for_each_sample(int64_t batch, const Function& function) {
   });
 }
 
+// Native code trusts nobody: a wrong shape is an error here and a crash further down.
+void check_shape(const Tensor& tensor, at::IntArrayRef shape, const char* name) {
+  TORCH_CHECK(tensor.sizes() == shape, "deepwishart: ", name, " has shape ", tensor.sizes(),
+              " instead of ", shape);
+  TORCH_CHECK(tensor.is_contiguous(), "deepwishart: ", name, " is not contiguous");
+  TORCH_CHECK(tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kFloat,
+              "deepwishart: ", name, " is neither float32 nor float64");
+}
+
+void check_square(const Tensor& tensor, const char* name) {
+  TORCH_CHECK(tensor.dim() == 3 && tensor.numel() > 0, "deepwishart: ", name, " has shape ",
+              tensor.sizes(), " instead of (batch, size, size)");
+  check_shape(tensor, {tensor.size(0), tensor.size(1), tensor.size(1)}, name);
+}
+
 Tensor like(const Tensor& reference, at::IntArrayRef shape) {
   return at::empty(shape, reference.options());
 }

@@ -219,6 +219,13 @@ class GeneralisedSingularWishart(GramDistribution):
         log_q = log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
         return self.scale_tril @ mixed, log_q
 
+    @property
+    def has_shared_factor(self) -> bool:
+        """Whether the Bartlett factor's parameters have no batch dimensions of their own."""
+        vectors, matrices = (self.concentration, self.rate), (self.loc, self.scale)
+        mixing = (m for m in (self.row_mixing, self.column_mixing) if m is not None)
+        return all(v.ndim == 1 for v in vectors) and all(m.ndim == 2 for m in (*matrices, *mixing))
+
     def _moment(self, moment: Callable[[Tensor, FactorMoments, Tensor | None], Tensor]) -> Tensor:
         outer = self.scale_tril if self.row_mixing is None else self.scale_tril @ self.row_mixing
         value = moment(outer, factor_moments(*self._bartlett()), self.column_mixing)
@@ -264,9 +271,9 @@ class GeneralisedSingularWishart(GramDistribution):
                     f"{name} has shape {tuple(value.shape)}; with P = {self.dimension} rows and "
                     f"rank {self.rank} its last dimensions have to be {wanted}."
                 )
-            if value.dtype != self.scale_tril.dtype:
+            if value.dtype != self._scale.dtype:
                 raise ValueError(
-                    f"{name} is {value.dtype} and the scale matrix is {self.scale_tril.dtype}; "
+                    f"{name} is {value.dtype} and the scale matrix is {self._scale.dtype}; "
                     "give all parameters in one dtype."
                 )
 

@@ -32,9 +32,9 @@ class GramDistribution(Distribution, ABC):
     defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
     :meth:`expand` follow.
 
+    Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used.
+
     Attributes:
-        scale_tril: :math:`L`, ``(..., P, P)``, the Cholesky factor of the scale matrix. Parameters
-            keep the shape in which they were given and broadcast to ``batch_shape`` when used.
         rank: :math:`m`.
 
     >>> from deepwishart.distributions import Wishart
@@ -45,37 +45,32 @@ class GramDistribution(Distribution, ABC):
 
     has_rsample = True
     # Tensor attributes and their number of event dimensions.
-    _event_dims: ClassVar[dict[str, int]] = {"scale_tril": 2, "_covariance_matrix": 2, "_df": 0}
+    _event_dims: ClassVar[dict[str, int]] = {"_scale_tril": 2, "_covariance_matrix": 2, "_df": 0}
 
-    scale_tril: Tensor
     rank: int
+    _scale_tril: Tensor | None
     _covariance_matrix: Tensor | None
     _df: float | Tensor
 
     def _set_scale(
         self, covariance_matrix: Tensor | None, scale_tril: Tensor | None, validate: bool
     ) -> None:
-        """Keep the scale matrix by its Cholesky factor, whichever of the two was given."""
+        """Keep the scale matrix, or its Cholesky factor, whichever of the two was given."""
         if (covariance_matrix is None) == (scale_tril is None):
             raise ValueError(
                 f"{type(self).__name__} needs exactly one of covariance_matrix and scale_tril."
             )
-        self._covariance_matrix = covariance_matrix
-        if scale_tril is not None:
-            if validate:
-                check_scale_tril(scale_tril, "scale_tril", type(self).__name__)
-            self.scale_tril = scale_tril
-        elif covariance_matrix is not None:
-            if validate:
-                self._check_covariance(covariance_matrix)
-            what = f"the scale matrix of {type(self).__name__}"
-            self.scale_tril = linalg.cholesky(covariance_matrix, what=what, strict=True)
+        self._covariance_matrix, self._scale_tril = covariance_matrix, scale_tril
+        if validate and scale_tril is not None:
+            check_scale_tril(scale_tril, "scale_tril", type(self).__name__)
+        if validate and covariance_matrix is not None:
+            self._check_covariance(covariance_matrix)
 
     def _set_df(self, df: float | Tensor, validate: bool) -> None:
         """A number stays a number, so that what depends on it costs no tensor operation."""
         if validate and not bool(torch.as_tensor(df).isfinite().all()):
             raise ValueError(f"df of {type(self).__name__} holds NaN or infinite values.")
-        self._df = df.to(self.scale_tril) if isinstance(df, Tensor) else df
+        self._df = df.to(self._scale) if isinstance(df, Tensor) else df
 
     def _initialise(self, validate: bool) -> None:
         """Finish construction; parameters were checked by then, with messages of our own."""
@@ -88,7 +83,29 @@ class GramDistribution(Distribution, ABC):
     @property
     def df(self) -> Tensor:
         r"""Degrees of freedom :math:`\nu`."""
-        return torch.as_tensor(self._df, dtype=self.scale_tril.dtype, device=self.scale_tril.device)
+        return torch.as_tensor(self._df, dtype=self._scale.dtype, device=self._scale.device)
+
+    @property
+    def scale_tril(self) -> Tensor:
+        r"""The Cholesky factor :math:`L` of the scale matrix, ``(..., P, P)``; computed when it is
+        first asked for."""
+        if self._scale_tril is None:
+            what = f"the scale matrix of {type(self).__name__}"
+            self._scale_tril = linalg.cholesky(self._scale, what=what, strict=True)
+        return self._scale_tril
+
+    def with_scale_tril(self, scale_tril: Tensor) -> Self:
+        r"""The same distribution where :math:`L` has been found already."""
+        new = copy.copy(self)
+        new._scale_tril = scale_tril
+        return new
+
+    @property
+    def _scale(self) -> Tensor:
+        """The scale matrix as it was given."""
+        given = self._scale_tril if self._covariance_matrix is None else self._covariance_matrix
+        assert given is not None
+        return given
 
     @property
     def covariance_matrix(self) -> Tensor:
@@ -100,7 +117,7 @@ class GramDistribution(Distribution, ABC):
     @property
     def dimension(self) -> int:
         """Number of rows :math:`P`."""
-        return self.scale_tril.shape[-1]
+        return self._scale.shape[-1]
 
     @constraints.dependent_property(is_discrete=False, event_dim=2)
     def support(self) -> PositiveSemidefinite:

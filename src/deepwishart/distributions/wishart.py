@@ -118,17 +118,15 @@ class Wishart(GramDistribution):
         return (
             (nu - num_rows - 1) * log_diagonal
             - 0.5 * (trace + nu * log_det)
-            - self._log_normaliser()
+            - self.log_normaliser()
         )
 
-    def _log_normaliser(self) -> float | Tensor:
-        return log_normaliser(self._df, self.dimension, self.rank)
-
-
-def log_normaliser(df: float | Tensor, dimension: int, rank: int) -> float | Tensor:
-    r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`."""
-    factors = 0.5 * dimension * math.log(2.0) + 0.5 * (dimension - rank) * math.log(math.pi)
-    return df * factors + log_multivariate_gamma(df, rank)
+    def log_normaliser(self) -> float | Tensor:
+        r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`, all
+        of the log density that depends on :math:`\nu` alone."""
+        size, rank = self.dimension, self.rank
+        factors = 0.5 * size * math.log(2.0) + 0.5 * (size - rank) * math.log(math.pi)
+        return self._df * factors + log_multivariate_gamma(self._df, rank)
 
 
 def log_multivariate_gamma(df: float | Tensor, rank: int) -> float | Tensor:

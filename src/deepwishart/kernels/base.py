@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from deepwishart import linalg
-from deepwishart.blocks import Blocks, Features
 from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
+from deepwishart.operations.gaussian import GaussianKernel
 
 if TYPE_CHECKING:
     from deepwishart.kernels.combinators import Product, Scale, Sum
@@ -77,9 +77,13 @@ class Kernel(nn.Module, ABC):
         features = self.prepare(features)
         return self._square(squared_norm(features), features @ features.mT)
 
-    def jittered_square(self, features: Tensor, jitter: float) -> Tensor:
-        """:meth:`square` with ``jitter`` times its mean diagonal added to the diagonal."""
-        return linalg.add_jitter(self.square(features), jitter)
+    def jittered_square(
+        self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
+    ) -> Tensor:
+        """``variance`` times :meth:`square`, with ``jitter`` times its mean diagonal added to the
+        diagonal."""
+        matrix = self.square(features) * variance
+        return linalg.add_jitter(matrix, jitter) if jitter else matrix
 
     def cross(self, first: Tensor, second: Tensor) -> Tensor:
         r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
@@ -87,20 +91,16 @@ class Kernel(nn.Module, ABC):
         norms = squared_norm(first).unsqueeze(-1), squared_norm(second).unsqueeze(-2)
         return self.elementwise(norms[0], first @ second.mT, norms[1])
 
-    def lazy_cross(self, first: Tensor, second: Tensor) -> Tensor | linalg.GaussianKernel:
-        """As :meth:`cross`, or a description of that matrix which
-        :func:`deepwishart.linalg.condition` can form where it is consumed."""
-        return self.cross(first, second)
+    def lazy_cross(
+        self, first: Tensor, second: Tensor, variance: float = 1.0
+    ) -> Tensor | GaussianKernel:
+        """``variance`` times :meth:`cross`, or a description of that matrix which operations on
+        rows form where they consume it."""
+        return self.cross(first, second) * variance
 
     def diagonal(self, features: Tensor) -> Tensor:
         r"""The vector :math:`k(f_i, f_i)`, (..., N, D) to (..., N)."""
         return self.on_diagonal(squared_norm(self.prepare(features)))
-
-    def from_features(self, features: Features, joint: bool = False) -> Blocks:
-        """The kernel blocks of inducing (..., P, D) and data (..., N, D) features."""
-        inducing, data = features
-        tt = self.square(data) if joint else self.diagonal(data)
-        return Blocks(self.square(inducing), self.cross(inducing, data), tt, joint)
 
     # ---- Gram form --------------------------------------------------------------------------
 
@@ -124,33 +124,6 @@ class Kernel(nn.Module, ABC):
         r"""The vector :math:`k(G_{tt}, G_{tt}, G_{tt})`, (..., N) to (..., N)."""
         self._require_gram_form()
         return self.on_diagonal(diagonal)
-
-    def from_gram(self, gram: Blocks) -> Blocks:
-        """The kernel blocks of Gram blocks; joint if those are."""
-        ii = self.square_from_gram(gram.ii)
-        it = self.cross_from_gram(gram.ii.diagonal(dim1=-2, dim2=-1), gram.it, gram.diagonal)
-        tt = self.square_from_gram(gram.tt) if gram.joint else self.diagonal_from_gram(gram.tt)
-        return Blocks(ii, it, tt, gram.joint)
-
-    def forward(self, source: Features | Blocks, joint: bool = False) -> Blocks:
-        """The kernel blocks of features or of Gram blocks.
-
-        Args:
-            source: features, or the Gram blocks that stand for them.
-            joint: whether to form the whole ``tt`` block; Gram blocks must then have it already.
-        """
-        if isinstance(source, Features):
-            return self.from_features(source, joint)
-        if joint and not source.joint:
-            raise ValueError(
-                "joint=True needs the full tt block, but these Gram blocks hold only its diagonal; "
-                "build them with Blocks.from_features(features, joint=True)."
-            )
-        return self.from_gram(source)
-
-    if TYPE_CHECKING:
-        # torch types the call of a module as returning anything.
-        def __call__(self, source: Features | Blocks, joint: bool = False) -> Blocks: ...
 
     # ---- operators --------------------------------------------------------------------------
 

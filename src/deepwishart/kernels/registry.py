@@ -3,12 +3,12 @@ r"""Kernels by name, for configuration files and command lines."""
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Callable
 from functools import partial
 
 import torch
 
+from deepwishart._support.choices import unknown
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.linear import Linear
@@ -70,6 +70,4 @@ def make(
         return _ARD[name](num_features=num_features, dtype=dtype, device=device)
     if name in _WITHOUT_ARD:
         return _WITHOUT_ARD[name](dtype=dtype, device=device)
-    near = difflib.get_close_matches(str(name), names(), n=1, cutoff=0.4)
-    suggestion = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"There is no kernel {name!r}.{suggestion} Known names: {', '.join(names())}.")
+    raise ValueError(unknown("kernel", name, names()))

@@ -2,11 +2,13 @@ r"""The squared exponential kernel, the one that the paper's experiments use."""
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from deepwishart import linalg
 from deepwishart.kernels.stationary import Stationary
+from deepwishart.operations.gaussian import GaussianKernel, gaussian_square
 
 
 class SquaredExponential(Stationary):
@@ -35,10 +37,10 @@ class SquaredExponential(Stationary):
         r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
         return self.lazy_cross(first, second).form()
 
-    def lazy_cross(self, first: Tensor, second: Tensor) -> linalg.GaussianKernel:
-        """The same, not yet formed."""
+    def lazy_cross(self, first: Tensor, second: Tensor, variance: float = 1.0) -> GaussianKernel:
+        """The same times ``variance``, not yet formed."""
         left, right = self.prepare(first), self.prepare(second)
-        return linalg.GaussianKernel(left, right, self.log_height, self._log_common_lengthscale)
+        return GaussianKernel(left, right, *self._log_scales(variance))
 
     def square(self, features: Tensor) -> Tensor:
         r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P).
@@ -46,17 +48,21 @@ class SquaredExponential(Stationary):
         This matrix is factorised, so it is made exactly symmetric, no entry exceeds the height, and
         the diagonal is the height.
         """
-        return self.jittered_square(features, 0.0)
+        return self.jittered_square(features)
 
-    def jittered_square(self, features: Tensor, jitter: float) -> Tensor:
-        """The same with ``jitter`` times the height added to the diagonal, in one operation."""
-        return linalg.gaussian_square(
-            self.prepare(features), self.log_height, self._log_common_lengthscale, jitter=jitter
+    def jittered_square(
+        self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
+    ) -> Tensor:
+        """The same times ``variance``, with ``jitter`` times the height added to the diagonal, in
+        one operation."""
+        scales = self._log_scales(variance)
+        return gaussian_square(self.prepare(features), *scales, jitter=jitter)
+
+    def _log_scales(self, variance: float) -> tuple[Tensor, Tensor]:
+        """Logarithms of the height, ``variance`` included, and of what is left to divide by after
+        :meth:`prepare`."""
+        height = self.log_height if variance == 1.0 else self.log_height + math.log(variance)
+        lengthscale = (
+            torch.zeros_like(self.log_height) if self.needs_features else self.log_lengthscale
         )
-
-    @property
-    def _log_common_lengthscale(self) -> Tensor:
-        """What is left to divide by after :meth:`prepare`."""
-        if self.needs_features:
-            return torch.zeros_like(self.log_height)
-        return self.log_lengthscale
+        return height, lengthscale

@@ -1,18 +1,32 @@
-"""Layers: each samples its inducing part with its log-density ratio, then its rows."""
+"""Layers: each draws itself at the inducing points, scored, and then at rows."""
 
-from deepwishart.layers.base import GramInducing, GramRows, Layer
-from deepwishart.layers.doubly_stochastic import DoublyStochasticLayer
-from deepwishart.layers.global_inducing import GlobalInducingLayer, GPOutputLayer
+from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
+from deepwishart.layers.collapsed_output import CollapsedOutputLayer
+from deepwishart.layers.doubly_stochastic import DoublyStochasticLayer, DoublyStochasticOutputLayer
+from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer, GaussianSample
+from deepwishart.layers.global_inducing import GlobalInducingLayer
+from deepwishart.layers.inducing_output import GPOutputLayer
 from deepwishart.layers.inverse_wishart import InverseWishartLayer
+from deepwishart.layers.output import OutputLayer, OutputSample
 from deepwishart.layers.wishart import WishartLayer
 
 __all__ = [
+    "CollapsedOutputLayer",
+    "ConditionalSample",
     "DoublyStochasticLayer",
+    "DoublyStochasticOutputLayer",
     "GPOutputLayer",
+    "GaussianLayer",
+    "GaussianSample",
     "GlobalInducingLayer",
     "GramInducing",
     "GramRows",
+    "Inducing",
     "InverseWishartLayer",
     "Layer",
+    "LayerSample",
+    "OutputLayer",
+    "OutputSample",
+    "Rows",
     "WishartLayer",
 ]

@@ -1,39 +1,159 @@
-r"""The doubly stochastic deep GP layer (Salimbeni & Deisenroth, 2017), a baseline."""
+r"""The doubly stochastic deep GP layer (Salimbeni & Deisenroth, 2017), a baseline.
+
+Whitened inducing outputs of its own, one full covariance per column: with :math:`\Sigma_{ZZ} = L L^\top`,
+
+.. math:: u_d = L e_d, \qquad q(e_d) = \mathcal N(m_d, R_d R_d^\top), \qquad
+          f_{td} \sim \mathcal N\big(a_t^\top m_d + x_t^\top W_d,\;
+          \Sigma_{tt} - |a_t|^2 + |R_d^\top a_t|^2\big), \qquad a_t = L^{-1} \Sigma_{Zt}.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from deepwishart import linalg
-from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import GaussianRows, GaussianState, Rows, kernel_rows
-from deepwishart.noise import Noise
+from deepwishart.layers.base import Inducing, Rows
+from deepwishart.layers.gaussian import (
+    Covariance,
+    GaussianLayer,
+    GaussianPrior,
+    GaussianSample,
+    JointMoments,
+)
+from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.randomness import Randomness
 
-__all__ = ["DoublyStochasticLayer"]
+__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
 
 
-class DoublyStochasticLayer(GaussianRows):
-    r"""Whitened inducing outputs of its own, one full covariance per column:
+@dataclass(frozen=True)
+class DoublyStochasticSample(GaussianSample):
+    r"""Rows given :math:`L^{-1}`, the mean :math:`m` or a draw of :math:`e`, and :math:`R` where
+    :math:`e` was integrated out."""
 
-    .. math:: u_d = \sqrt s\, L e_d, \quad K_{ZZ} = L L^\top, \quad
-              q(e_d) = \mathcal N(m_d, R_d R_d^\top),
+    inverse: Tensor
+    whitened: Tensor
+    root: Tensor | None
+    mean_weights: Tensor | None
 
-    .. math:: f_{td} \sim \mathcal N\big(\sqrt s\, a_t^\top m_d + x_t^\top W_d,\;
-              s\,(k_{tt} - |a_t|^2 + |R_d^\top a_t|^2)\big), \qquad a_t = L^{-1} k_{Zt}.
+    @property
+    def inducing(self) -> Inducing:
+        """Nothing: every layer has inducing points of its own."""
+        return self.whitened.new_empty(0, self.layer.width)
 
-    The layer ignores what the previous layer says about inducing points: its inducing inputs
-    are parameters. The fixed matrix :math:`W` is the linear mean function with which
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each row, ``(..., N, D)`` both."""
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        projected = self.inverse @ (cross if isinstance(cross, Tensor) else cross.form())
+        floor = torch.finfo(own.dtype).eps * own.detach()
+        variance = torch.maximum(own - projected.square().sum(-2), floor).unsqueeze(-1)
+        if self.root is not None:
+            # R_d^T a_t for all columns d in one product: (..., N, P) @ (P, D P).
+            roots = self.root.movedim(0, 1).flatten(1)
+            spread = (projected.mT @ roots).unflatten(-1, (self.layer.width, -1))
+            variance = variance + spread.square().sum(-1)
+        return self._mean(projected, rows), variance
+
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        projected = self.inverse @ cross
+        covariance = (square - projected.mT @ projected).unsqueeze(-3)
+        if self.root is not None:
+            spread = projected.mT.unsqueeze(-3) @ self.root
+            covariance = covariance + spread @ spread.mT
+        return JointMoments(self._mean(projected, rows), covariance, square)
+
+    def _mean(self, projected: Tensor, rows: Rows) -> Tensor:
+        mean = projected.mT @ self.whitened
+        if self.mean_weights is None or not isinstance(rows, Tensor):
+            return mean
+        return mean + rows @ self.mean_weights
+
+
+class WhitenedInducing(nn.Module):
+    r"""Inducing inputs :math:`Z` and :math:`q(e_d)`.
+
+    Args:
+        inputs: initial :math:`Z`, ``(P, D_in)``.
+        width: number of columns.
+        initial_root: initial :math:`R_d` as a multiple of the identity.
+    """
+
+    def __init__(self, inputs: Tensor, width: int, initial_root: float) -> None:
+        super().__init__()
+        size, dtype = inputs.shape[0], inputs.dtype
+        self.inputs = nn.Parameter(inputs.clone())
+        self.mean = nn.Parameter(torch.zeros(size, width, dtype=dtype))
+        self.root_lower = nn.Parameter(torch.zeros(width, size, size, dtype=dtype))
+        self.log_root_diagonal = nn.Parameter(
+            torch.full((width, size), math.log(initial_root), dtype=dtype)
+        )
+
+    @property
+    def root(self) -> Tensor:
+        """:math:`R_d`, ``(width, P, P)``, lower triangular with positive diagonal."""
+        return self.root_lower.tril(-1) + torch.diag_embed(self.log_root_diagonal.exp())
+
+    @torch.no_grad()
+    def set(self, mean: Tensor, root: Tensor) -> None:
+        r"""Set :math:`m` ``(P, width)`` and the lower-triangular :math:`R` ``(width, P, P)``."""
+        self.mean.copy_(mean)
+        self.root_lower.copy_(root)
+        self.log_root_diagonal.copy_(root.diagonal(dim1=-2, dim2=-1).log())
+
+    @torch.no_grad()
+    def start_from(
+        self, prior: Covariance, jitter: float, inputs: Tensor, features: Tensor, ridge: float
+    ) -> None:
+        r"""Start at the GP regression on ``features`` at the inducing inputs, which become
+        ``inputs``: :math:`m = L^\top (\Sigma + \lambda \bar k I)^{-1} F`, with ``ridge``
+        :math:`\lambda` relative to the prior variance."""
+        self.inputs.copy_(inputs)
+        covariance = prior.inducing(inputs, jitter)
+        lower = linalg.cholesky(covariance)
+        noisy = linalg.cholesky(linalg.add_jitter(covariance, ridge))
+        self.mean.copy_(lower.mT @ torch.cholesky_solve(features, noisy))
+
+    def sample(
+        self,
+        layer: GaussianPrior,
+        mean_weights: Tensor | None,
+        random: Randomness,
+        integrate: bool,
+    ) -> DoublyStochasticSample:
+        r"""With :math:`e` integrated out, when the ratio is
+        :math:`-\sum_d \mathrm{KL}(q(e_d) \| \mathcal N(0, I))`, or drawn as
+        :math:`e_d = m_d + R_d \epsilon_d`."""
+        covariance = layer.covariance.inducing(self.inputs, layer.jitter)
+        inverse = linalg.factor(covariance, what=f"the kernel matrix of {layer.name}").inverse
+        root, whitened = self.root, self.mean
+        if integrate:
+            squares = root.square().sum() + whitened.square().sum() - whitened.numel()
+            ratio = self.log_root_diagonal.sum() - 0.5 * squares
+            return DoublyStochasticSample(
+                layer, self.inputs, ratio, inverse, whitened, root, mean_weights
+            )
+        standard = random.normal(layer.width, root.shape[-1])
+        drawn = whitened + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
+        squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
+        ratio = 0.5 * squares + self.log_root_diagonal.sum()
+        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, drawn, None, mean_weights)
+
+
+class DoublyStochasticLayer(GaussianLayer):
+    r"""Hidden layer. It ignores what the previous layer says about inducing points: its inducing
+    inputs are parameters. The fixed matrix :math:`W` is the linear mean function with which
     Salimbeni & Deisenroth make depth trainable; without it the prior is the deep Wishart process's.
 
     Args:
         kernel: kernel applied to the previous layer's features.
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
-        scale: prior variance factor :math:`s`: ``1 / width`` in hidden layers, 1 in the output.
         mean_weights: :math:`W`, ``(D_in, width)``, or ``None`` for a zero mean.
         initial_root: initial :math:`R_d` as a multiple of the identity.
         name: how errors call this layer.
@@ -41,11 +161,11 @@ class DoublyStochasticLayer(GaussianRows):
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> inputs = torch.linspace(-1, 1, 5)[:, None]
-    >>> layer = DoublyStochasticLayer(SquaredExponential(), inputs, width=2, scale=0.5)
-    >>> state, log_ratio = layer.sample_inducing(None, Noise(10, dtype=torch.float32))
-    >>> bool(log_ratio.abs() < 1e-6)  # it starts at the prior
+    >>> layer = DoublyStochasticLayer(SquaredExponential(), inputs, width=2)
+    >>> sample = layer.sample(inputs, Randomness(10, dtype=torch.float32))
+    >>> bool(sample.log_ratio.abs() < 1e-6)  # it starts at the prior
     True
-    >>> layer.moments(state, torch.zeros(7, 1))[0].shape
+    >>> sample.moments(torch.zeros(7, 1))[0].shape
     torch.Size([7, 2])
     """
 
@@ -57,110 +177,63 @@ class DoublyStochasticLayer(GaussianRows):
         inducing_inputs: Tensor,
         width: int,
         *,
-        scale: float = 1.0,
         mean_weights: Tensor | None = None,
         initial_root: float = 1.0,
         name: str = "layer 1",
         jitter: float = 1e-6,
     ) -> None:
-        super().__init__(kernel, scale=scale, name=name, jitter=jitter)
-        size, dtype = inducing_inputs.shape[0], inducing_inputs.dtype
-        self.width = width
-        self.inducing_inputs = nn.Parameter(inducing_inputs.clone())
-        self.variational_mean = nn.Parameter(torch.zeros(size, width, dtype=dtype))
-        self.root_lower = nn.Parameter(torch.zeros(width, size, size, dtype=dtype))
-        self.log_root_diagonal = nn.Parameter(
-            torch.full((width, size), math.log(initial_root), dtype=dtype)
-        )
+        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
+        self.whitened = WhitenedInducing(inducing_inputs, width, initial_root)
         self.register_buffer("mean_weights", mean_weights)
 
-    @property
-    def variational_root(self) -> Tensor:
-        """:math:`R_d`, ``(width, P, P)``, lower triangular with positive diagonal."""
-        diagonal = torch.diag_embed(self.log_root_diagonal.exp())
-        return self.root_lower.tril(-1) + diagonal
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> DoublyStochasticSample:
+        return self.whitened.sample(self, self.mean_weights, random, integrate)
 
     @torch.no_grad()
-    def set_posterior(self, mean: Tensor, root: Tensor) -> None:
-        r"""Set :math:`m` ``(P, width)`` and the lower-triangular :math:`R` ``(width, P, P)``."""
-        self.variational_mean.copy_(mean)
-        self.root_lower.copy_(root)
-        self.log_root_diagonal.copy_(root.diagonal(dim1=-2, dim2=-1).log())
-
-    @torch.no_grad()
-    def start_from(self, inducing: Tensor, features: Tensor, ridge: float = 1e-2) -> Tensor:
-        r"""Start at the GP regression on ``features`` at the inducing inputs, which become
-        ``inducing``: :math:`m = \sqrt s L^\top (sK + \lambda \bar k I)^{-1} F`, with ``ridge``
-        :math:`\lambda` relative to the prior variance."""
-        self.inducing_inputs.copy_(inducing)
-        kernel = self.scale * self.kernel.jittered_square(inducing, self.jitter)
-        what = f"the kernel matrix of {self.name}"
-        lower = linalg.cholesky(kernel, what=what)
-        noisy = linalg.cholesky(linalg.add_jitter(kernel, ridge), what=what)
+    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
+        assert isinstance(inducing, Tensor)
         mean = 0.0 if self.mean_weights is None else inducing @ self.mean_weights
-        fitted = linalg.solve_upper(noisy, linalg.solve_lower(noisy, features - mean))
-        self.variational_mean.copy_(lower.mT @ fitted)
+        target = features - mean
+        self.whitened.start_from(self.covariance, self.jitter, inducing, target, ridge=1e-2)
         return features
 
-    def sample_inducing(self, inducing: object, noise: Noise) -> tuple[GaussianState, Tensor]:
-        r"""The ratio is :math:`-\sum_d \mathrm{KL}(q(e_d) \| \mathcal N(0, I))`, none sampled."""
-        root = self.variational_root
-        divergence = 0.5 * (
-            root.square().sum()
-            + self.variational_mean.square().sum()
-            - self.variational_mean.numel()
-        )
-        divergence = divergence - self.log_root_diagonal.sum()
-        return self._state(self.variational_mean, root), -divergence
 
-    def draw_inducing(self, inducing: object, noise: Noise) -> tuple[GaussianState, Tensor]:
-        r"""Sample :math:`e_d = m_d + R_d \epsilon_d`, with its log density ratio."""
-        root = self.variational_root
-        standard = noise.normal(self.width, root.shape[-1])
-        drawn = self.variational_mean + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
-        squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
-        return self._state(drawn, None), 0.5 * squares + self.log_root_diagonal.sum()
+class DoublyStochasticOutputLayer(OutputLayer):
+    r"""Output layer, with inducing points of its own.
 
-    def _state(self, whitened: Tensor, root: Tensor | None) -> GaussianState:
-        factor = linalg.factor(
-            self.kernel.square(self.inducing_inputs),
-            jitter=self.jitter,
-            what=f"the kernel matrix of {self.name}",
-        )
-        weights = whitened * self.scale**0.5
-        return GaussianState(self.inducing_inputs, factor.inverse, weights, root)
+    Args:
+        kernel: kernel applied to the previous layer's features.
+        inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
+        targets: latents at those points to start from, ``(P, D)``.
+        precision: of those, to start with.
+        name: how errors call this layer.
+        jitter: relative jitter on :math:`K_{ZZ}`.
 
-    def moments(self, state: GaussianState, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each row, ``(..., N, D)`` both."""
-        cross, diagonal = kernel_rows(self.kernel, state.inputs, rows)
-        projected = state.projection @ cross
-        prior = diagonal - projected.square().sum(-2)
-        floor = torch.finfo(prior.dtype).eps * diagonal.detach()
-        variance = torch.maximum(prior, floor).unsqueeze(-1)
-        if state.outputs is not None:
-            # R_d^T a_t for all columns d in one product: (..., N, P) @ (P, D P).
-            roots = state.outputs.movedim(0, 1).flatten(1)
-            spread = (projected.mT @ roots).unflatten(-1, (self.width, -1))
-            variance = variance + spread.square().sum(-1)
-        return self._mean(projected, state, rows), self.scale * variance
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> x = torch.linspace(-1, 1, 5)[:, None]
+    >>> layer = DoublyStochasticOutputLayer(SquaredExponential(), x, x.sin(), precision=9.0)
+    >>> layer.sample(x, Randomness(10, dtype=torch.float32)).function.moments(x)[1].shape
+    torch.Size([5, 1])
+    """
 
-    def joint_moments(self, state: GaussianState, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Mean ``(..., N, D)`` and covariance over rows for each column, ``(..., D, N, N)``."""
-        cross, square = kernel_rows(self.kernel, state.inputs, rows, joint=True)
-        projected = state.projection @ cross
-        covariance = (square - projected.mT @ projected).unsqueeze(-3)
-        if state.outputs is not None:
-            spread = projected.mT.unsqueeze(-3) @ state.outputs
-            covariance = covariance + spread @ spread.mT
-        return self._mean(projected, state, rows), self.scale * covariance
+    def __init__(
+        self,
+        kernel: Kernel,
+        inducing_inputs: Tensor,
+        targets: Tensor,
+        *,
+        precision: float,
+        name: str = "the output layer",
+        jitter: float = 1e-6,
+    ) -> None:
+        super().__init__(kernel, targets.shape[1], variance=1.0, name=name, jitter=jitter)
+        self.whitened = WhitenedInducing(inducing_inputs, targets.shape[1], initial_root=0.1)
+        ridge = 1.0 / precision
+        self.whitened.start_from(self.covariance, jitter, inducing_inputs, targets, ridge)
 
-    def _mean(self, projected: Tensor, state: GaussianState, rows: Rows) -> Tensor:
-        mean = projected.mT @ state.weights
-        assert isinstance(rows, Tensor)
-        return mean if self.mean_weights is None else mean + rows @ self.mean_weights
-
-    def prior(self, kernel_matrix: Tensor) -> MatrixNormal:
-        """Prior without the mean function."""
-        covariance = linalg.add_jitter(kernel_matrix, self.jitter) * self.scale
-        lower = linalg.cholesky(covariance, what=f"the prior of {self.name}")
-        return MatrixNormal(lower.new_zeros(*lower.shape[:-1], self.width), lower)
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> InducingOutputSample:
+        return InducingOutputSample(self.whitened.sample(self, None, random, integrate))

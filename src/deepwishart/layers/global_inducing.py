@@ -1,4 +1,4 @@
-r"""Gaussian process layers with the global-inducing posterior (Ober & Aitchison, 2021 ICML).
+r"""Hidden layer of a deep GP with the global-inducing posterior (Ober & Aitchison, 2021 ICML).
 
 The posterior is what exact GP regression on learned pseudo-observations would give:
 :math:`w = M^\top v` observed as :math:`M^\top u` with unit noise, i.e. pseudo-targets :math:`v`
@@ -17,57 +17,43 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart import linalg
-from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import GaussianRows, GaussianState, Inducing, kernel_inducing
-from deepwishart.noise import Noise
+from deepwishart.layers.base import Inducing
+from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
+from deepwishart.operations.draw_rows import Conditional
+from deepwishart.operations.observe import Observations, observe
+from deepwishart.randomness import Randomness
 
-__all__ = ["GPOutputLayer", "GlobalInducingLayer"]
+__all__ = ["GlobalInducingLayer", "PseudoObservations"]
 
 
-class _GlobalInducing(GaussianRows):
-    """Pseudo-targets and their precision, common to hidden and output layers."""
+class PseudoObservations(nn.Module):
+    r"""Learned observations :math:`M^\top v` of a Gaussian, with unit noise.
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        pseudo_targets: Tensor,
-        *,
-        precision: float,
-        scale: float,
-        name: str,
-        jitter: float,
-    ) -> None:
-        super().__init__(kernel, scale=scale, name=name, jitter=jitter)
-        size = pseudo_targets.shape[0]
-        self.pseudo_targets = nn.Parameter(pseudo_targets.clone())
-        self.log_precision = nn.Parameter(pseudo_targets.new_full((size, 1), math.log(precision)))
-        self.precision_shape = nn.Parameter(torch.eye(size, dtype=pseudo_targets.dtype))
+    Args:
+        targets: initial :math:`v`, ``(P, D)``.
+        precision: initial :math:`\Lambda = M M^\top`, as a multiple of the identity.
+    """
+
+    def __init__(self, targets: Tensor, precision: float) -> None:
+        super().__init__()
+        size = targets.shape[0]
+        self.targets = nn.Parameter(targets.clone())
+        self.log_precision = nn.Parameter(targets.new_full((size, 1), math.log(precision)))
+        self.precision_shape = nn.Parameter(torch.eye(size, dtype=targets.dtype))
 
     @property
-    def precision_root(self) -> Tensor:
-        r""":math:`M` with :math:`\Lambda = M M^\top`, ``(P, P)``: a matrix that starts at the
-        identity, with rows scaled by :math:`e^{\text{log\_precision}/2}` so that a precision can
-        change by orders of magnitude in few steps."""
+    def root(self) -> Tensor:
+        r""":math:`M`, ``(P, P)``: a matrix that starts at the identity, with rows scaled by
+        :math:`e^{\text{log\_precision}/2}` so that a precision can change by orders of magnitude in
+        few steps."""
         return (0.5 * self.log_precision).exp() * self.precision_shape
 
-    @torch.no_grad()
-    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
-        self.pseudo_targets.copy_(features)
-        return features
+    def observe(self, covariance: Tensor, what: str) -> Observations:
+        r"""Condition :math:`\mathcal N(0, \Sigma)` on them."""
+        return observe(covariance, self.root, self.targets, what=f"the posterior of {what}")
 
-    def observe(self, kernel: Tensor) -> linalg.Observations:
-        r"""Condition :math:`\mathcal N(0, \Sigma)`, :math:`\Sigma = sK`, on the
-        pseudo-observations."""
-        return linalg.observe(
-            kernel,
-            self.precision_root,
-            self.pseudo_targets,
-            scale=self.scale,
-            what=f"the posterior of {self.name}",
-        )
-
-    def draw_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
+    def draw(self, covariance: Tensor, random: Randomness, what: str) -> tuple[Conditional, Tensor]:
         r"""Sample :math:`u \sim Q` by Matheron's rule, so that :math:`\Sigma` is never inverted.
 
         With :math:`f \sim \mathcal N(0, \Sigma)` and :math:`\epsilon \sim \mathcal N(0, I)`,
@@ -79,32 +65,25 @@ class _GlobalInducing(GaussianRows):
 
         .. math:: \log \frac{p(u)}{q(u)} = \log \mathcal N(M^\top v; 0, B)
                   - \log \mathcal N(M^\top v; M^\top u, I).
+
+        Returns:
+            :math:`u` for rows to be conditioned on, and :math:`\log p(u)/q(u)`, ``(S,)``.
         """
-        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
-        prior = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
-        M, v = self.precision_root, self.pseudo_targets
-        observed = self.observe(kernel)
-        f = math.sqrt(self.scale) * (prior.lower @ noise.normal(*v.shape))
-        residual = M.mT @ (v - f) - noise.normal(*v.shape)
-        gain = observed.projection.mT @ (observed.inverse @ residual)
-        u = f + self.scale * (kernel @ gain)
+        prior = linalg.factor(covariance, what=f"the kernel matrix of {what}")
+        M, v = self.root, self.targets
+        observed = self.observe(covariance, what)
+        f = prior.lower @ random.normal(*v.shape)
+        residual = M.mT @ (v - f) - random.normal(*v.shape)
+        u = f + covariance @ (observed.projection.mT @ (observed.inverse @ residual))
         log_ratio = 0.5 * (
             (M.mT @ (v - u)).square().sum((-2, -1))
             - observed.whitened.square().sum((-2, -1))
             - v.shape[1] * observed.log_det
         )
-        weights = prior.inverse @ u
-        closed = linalg.closed_form(kernel, prior.inverse, u, weights)
-        return GaussianState(inducing, prior.inverse, weights, u, closed), log_ratio
-
-    def prior(self, kernel_matrix: Tensor) -> MatrixNormal:
-        covariance = linalg.add_jitter(kernel_matrix, self.jitter) * self.scale
-        lower = linalg.cholesky(covariance, what=f"the prior of {self.name}")
-        loc = lower.new_zeros(*lower.shape[:-1], self.pseudo_targets.shape[-1])
-        return MatrixNormal(loc, lower)
+        return Conditional.of(covariance, prior.inverse, u), log_ratio
 
 
-class GlobalInducingLayer(_GlobalInducing):
+class GlobalInducingLayer(GaussianLayer):
     r"""Hidden layer of the deep GP, with exactly the prior of
     :class:`~deepwishart.layers.WishartLayer`:
 
@@ -123,8 +102,8 @@ class GlobalInducingLayer(_GlobalInducing):
     >>> from deepwishart.kernels import SquaredExponential
     >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
     >>> layer = GlobalInducingLayer(SquaredExponential(), pseudo_targets=points.expand(5, 2))
-    >>> state, log_ratio = layer.sample_inducing(points, Noise(10))
-    >>> state.outputs.shape, log_ratio.shape
+    >>> sample = layer.sample(points, Randomness(10))
+    >>> sample.inducing.shape, sample.log_ratio.shape
     (torch.Size([10, 5, 2]), torch.Size([10]))
     """
 
@@ -137,69 +116,18 @@ class GlobalInducingLayer(_GlobalInducing):
         name: str = "layer 1",
         jitter: float = 1e-6,
     ) -> None:
-        super().__init__(
-            kernel,
-            pseudo_targets,
-            precision=precision * pseudo_targets.shape[1],
-            scale=1.0 / pseudo_targets.shape[1],
-            name=name,
-            jitter=jitter,
-        )
+        width = pseudo_targets.shape[1]
+        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
+        self.pseudo = PseudoObservations(pseudo_targets, precision * width)
 
-    def sample_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
-        return self.draw_inducing(inducing, noise)
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> ConditionalSample:
+        covariance = self.covariance.inducing(inducing, self.jitter)
+        given, log_ratio = self.pseudo.draw(covariance, random, self.name)
+        return ConditionalSample(self, inducing, log_ratio, given)
 
-
-class GPOutputLayer(_GlobalInducing):
-    r"""The output layer, with :math:`u` integrated out.
-
-    Given the layer below, everything about :math:`u` is Gaussian, so nothing is sampled:
-
-    .. math:: f_t \sim \mathcal N\big(k_t^\top M B^{-1} M^\top v,\;
-              k_{tt} - k_t^\top M B^{-1} M^\top k_t\big), \qquad
-              \mathbb E_Q \log \tfrac{p(u)}{q(u)} = \tfrac12\big(|B^{-1} M^\top v|^2
-              - |L_B^{-1} M^\top v|^2\big)
-              + \tfrac D2 \big(P - \operatorname{tr} B^{-1} - \log|B|\big).
-
-    This has the expectation of the paper's sampled output layer and less variance, and
-    neither inverts nor factorises :math:`K_{ii}`.
-
-    Args:
-        kernel: kernel applied to the previous layer.
-        pseudo_targets: initial :math:`v`, ``(P, D)``.
-        precision: initial precision of the pseudo-targets.
-        name: how errors call this layer.
-        jitter: relative jitter, used only where rows are sampled jointly.
-
-    >>> from deepwishart.kernels import SquaredExponential
-    >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
-    >>> layer = GPOutputLayer(SquaredExponential(), pseudo_targets=points.sin(), precision=1e4)
-    >>> state, log_ratio = layer.sample_inducing(points, Noise(10))
-    >>> mean, variance = layer.moments(state, points)
-    >>> bool(torch.allclose(mean, points.sin(), atol=0.01)), log_ratio.shape
-    (True, torch.Size([]))
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        pseudo_targets: Tensor,
-        *,
-        precision: float = 9.0,
-        name: str = "the output layer",
-        jitter: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            kernel, pseudo_targets, precision=precision, scale=1.0, name=name, jitter=jitter
-        )
-
-    def sample_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
-        observed = self.observe(kernel_inducing(self.kernel, inducing))
-        w = observed.whitened
-        size, columns = self.pseudo_targets.shape
-        log_ratio = 0.5 * (
-            observed.solved
-            - w.square().sum((-2, -1))
-            + columns * (size - observed.trace - observed.log_det)
-        )
-        return GaussianState(inducing, observed.projection, w), log_ratio
+    @torch.no_grad()
+    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
+        self.pseudo.targets.copy_(features)
+        return features

@@ -11,28 +11,66 @@ from torch import Tensor, nn
 from deepwishart import linalg
 from deepwishart.distributions import InverseWishart
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import (
-    GramInducing,
-    GramRows,
-    Inducing,
-    Layer,
-    Rows,
-    kernel_inducing,
-    kernel_rows,
-)
-from deepwishart.noise import Noise
+from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
+from deepwishart.layers.gaussian import Covariance
+from deepwishart.randomness import Randomness, RowRandomness
 
 __all__ = ["InverseWishartLayer"]
 
 
 @dataclass(frozen=True)
-class InverseWishartState:
-    r"""Prior factor of :math:`K_{ii}`, root :math:`T` with :math:`G_{ii} = T T^\top`."""
+class InverseWishartSample(LayerSample):
+    r"""Prior factor of :math:`K_{ii} = L L^\top`, and the root :math:`T` with
+    :math:`G_{ii} = T T^\top`."""
 
+    layer: InverseWishartLayer
     inputs: Inducing
     factor: linalg.Factor
     root: Tensor
-    outputs: GramInducing
+    ratio: Tensor
+
+    @property
+    def inducing(self) -> GramInducing:
+        return GramInducing(self.root @ self.root.mT)
+
+    @property
+    def log_ratio(self) -> Tensor:
+        return self.ratio
+
+    def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> GramRows:
+        if joint:
+            return self._joint_rows(rows, random)
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        projected = self.factor.inverse @ (cross if isinstance(cross, Tensor) else cross.form())
+        delta, size = self.layer.log_degrees.exp(), self.layer.num_inducing
+        floor = torch.finfo(own.dtype).eps * own.detach()
+        conditional = torch.maximum(own - projected.square().sum(-2), floor)
+        num_rows = conditional.shape[-1]
+        schur = 0.5 * delta * conditional / random.gamma(0.5 * (delta + size + 2), num_rows)
+        standard = random.normal(num_rows, size).mT
+        whitened = projected + (schur / delta).sqrt().unsqueeze(-2) * standard
+        z = (self.root.mT @ self.factor.inverse.mT) @ whitened  # T^T G^-1 g_it
+        return GramRows(self.root @ z, schur + z.square().sum(-2))
+
+    def _joint_rows(self, rows: Rows, random: RowRandomness) -> GramRows:
+        """All rows at once: their Schur complement is inverse Wishart."""
+        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        projected = self.factor.inverse @ cross
+        delta, size = self.layer.log_degrees.exp(), self.layer.num_inducing
+        num_rows = square.shape[-1]
+        lower = linalg.cholesky(
+            delta * (square - projected.mT @ projected),
+            jitter=self.layer.jitter,
+            relative_to=delta * square,
+            what=f"the conditional covariance of {self.layer.name}",
+        )
+        schur = InverseWishart(delta + size + num_rows + 1, scale_tril=lower, validate_args=False)
+        shape = (random.num_samples,) if lower.ndim == 2 else ()
+        root = schur.rsample_root(shape, generator=random.generator())
+        standard = random.normal(num_rows, size).mT
+        whitened = projected + standard @ root.mT / delta.sqrt()
+        z = (self.root.mT @ self.factor.inverse.mT) @ whitened
+        return GramRows(self.root @ z, root @ root.mT + z.mT @ z)
 
 
 class InverseWishartLayer(Layer):
@@ -64,8 +102,8 @@ class InverseWishartLayer(Layer):
     >>> generator = torch.Generator().manual_seed(0)
     >>> layer = InverseWishartLayer(SquaredExponential(), num_inducing=5, generator=generator)
     >>> points = torch.randn(5, 2, generator=generator, dtype=torch.float64)
-    >>> state, log_ratio = layer.sample_inducing(points, Noise(10, generator))
-    >>> state.outputs.gram.shape, log_ratio.shape
+    >>> sample = layer.sample(points, Randomness(10, generator))
+    >>> sample.inducing.gram.shape, sample.log_ratio.shape
     (torch.Size([10, 5, 5]), torch.Size([10]))
     """
 
@@ -87,76 +125,43 @@ class InverseWishartLayer(Layer):
         self.log_degrees = nn.Parameter(torch.tensor(math.log(degrees), dtype=dtype))
         self.log_extra_degrees = nn.Parameter(torch.tensor(math.log(extra_degrees), dtype=dtype))
         standard = torch.randn(num_inducing, num_inducing, generator=generator, dtype=dtype)
-        self.scale_root = nn.Parameter(standard / math.sqrt(num_inducing))
+        self.learned_root = nn.Parameter(standard / math.sqrt(num_inducing))
+
+    @property
+    def covariance(self) -> Covariance:
+        """The kernel, whose matrix the prior's scale is a multiple of."""
+        return Covariance(self.kernel)
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor) -> GramInducing:
         r"""Start at the prior's mean: :math:`V V^\top = \gamma K` gives
         :math:`\mathbb E_Q[G] = K`. ``features`` play no part, a Gram matrix of full rank has
         none."""
-        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
+        kernel = self.covariance.inducing(inducing, self.jitter)
         lower = linalg.cholesky(kernel, what=f"the kernel matrix of {self.name}")
-        self.scale_root.copy_(lower * (0.5 * self.log_extra_degrees).exp())
+        self.learned_root.copy_(lower * (0.5 * self.log_extra_degrees).exp())
         return GramInducing(kernel)
 
-    def sample_inducing(
-        self, inducing: Inducing, noise: Noise
-    ) -> tuple[InverseWishartState, Tensor]:
-        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
-        prior = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> InverseWishartSample:
+        kernel = self.covariance.inducing(inducing, self.jitter)
+        factor = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
         delta, size = self.log_degrees.exp(), self.num_inducing
+        learned = delta * kernel + self.learned_root @ self.learned_root.mT
         posterior = InverseWishart(
             delta + size + 1 + self.log_extra_degrees.exp(),
-            scale_tril=linalg.cholesky(
-                delta * kernel + self.scale_root @ self.scale_root.mT,
-                what=f"the posterior scale of {self.name}",
-            ),
+            scale_tril=linalg.factor(learned, what=f"the posterior scale of {self.name}").lower,
             validate_args=False,
         )
-        shape = (noise.num_samples,) if kernel.ndim == 2 else ()
+        shape = (random.num_samples,) if kernel.ndim == 2 else ()
         root, inverse_root, log_q = posterior.rsample_root_with_log_prob(
-            shape, generator=noise.generator
+            shape, generator=random.generator
         )
         log_p = InverseWishart(
-            delta + size + 1, scale_tril=prior.lower * delta.sqrt(), validate_args=False
+            delta + size + 1, scale_tril=factor.lower * delta.sqrt(), validate_args=False
         ).log_prob_inverse_root(inverse_root)
-        gram = root @ root.mT
-        return InverseWishartState(inducing, prior, root, GramInducing(gram)), log_p - log_q
-
-    def sample_rows(
-        self, state: InverseWishartState, rows: Rows, noise: Noise, joint: bool = False
-    ) -> GramRows:
-        cross, own = kernel_rows(self.kernel, state.inputs, rows, joint)
-        projected = state.factor.inverse @ cross
-        delta, size = self.log_degrees.exp(), self.num_inducing
-        if joint:
-            return self._joint_rows(state, projected, own, noise)
-        floor = torch.finfo(own.dtype).eps * own.detach()
-        conditional = torch.maximum(own - projected.square().sum(-2), floor)
-        num_rows = conditional.shape[-1]
-        schur = 0.5 * delta * conditional / noise.row_gamma(0.5 * (delta + size + 2), num_rows)
-        standard = noise.row_normal(num_rows, size).mT
-        whitened = projected + (schur / delta).sqrt().unsqueeze(-2) * standard
-        z = (state.root.mT @ state.factor.inverse.mT) @ whitened  # T^T G^-1 g_it
-        return GramRows(state.root @ z, schur + z.square().sum(-2))
-
-    def _joint_rows(
-        self, state: InverseWishartState, projected: Tensor, square: Tensor, noise: Noise
-    ) -> GramRows:
-        """All rows at once: their Schur complement is inverse Wishart."""
-        delta, size = self.log_degrees.exp(), self.num_inducing
-        num_rows = square.shape[-1]
-        lower = linalg.cholesky(
-            delta * (square - projected.mT @ projected),
-            jitter=self.jitter,
-            what=f"the conditional covariance of {self.name}",
-        )
-        schur = InverseWishart(delta + size + num_rows + 1, scale_tril=lower, validate_args=False)
-        shape = (noise.num_samples,) if lower.ndim == 2 else ()
-        root = schur.rsample_root(shape, generator=noise.generator)
-        whitened = projected + noise.normal(size, num_rows) @ root.mT / delta.sqrt()
-        z = (state.root.mT @ state.factor.inverse.mT) @ whitened
-        return GramRows(state.root @ z, root @ root.mT + z.mT @ z)
+        return InverseWishartSample(self, inducing, factor, root, log_p - log_q)
 
     def prior(self, kernel_matrix: Tensor) -> InverseWishart:
         delta = self.log_degrees.exp().detach()

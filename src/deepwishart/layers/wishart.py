@@ -9,18 +9,21 @@ from torch import Tensor, nn
 
 from deepwishart import linalg
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
-from deepwishart.distributions.scored_factor import draw_scored_factor
-from deepwishart.distributions.wishart import log_normaliser
+from deepwishart.distributions.bartlett import concentrations, rank_of
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import GaussianRows, GaussianState, Inducing, kernel_inducing
-from deepwishart.noise import Noise
+from deepwishart.layers.base import Inducing
+from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
+from deepwishart.operations.draw_rows import Conditional
+from deepwishart.operations.wishart import draw_and_score
+from deepwishart.randomness import Randomness
 
 __all__ = ["WishartLayer"]
 
 _SMALLEST_START = 0.1  # smallest diagonal of a Bartlett factor to start from
+_START_NOISE = 0.01  # variance, relative to the prior's, with which a start has been "observed"
 
 
-class WishartLayer(GaussianRows):
+class WishartLayer(GaussianLayer):
     r""":math:`P(G_\ell \mid G_{\ell-1}) = \mathcal W(\tfrac1\nu K(G_{\ell-1}), \nu)`, posterior
 
     .. math:: Q(G_\ell \mid G_{\ell-1}) = \mathcal W\big((1-q)\tfrac1\nu K(G_{\ell-1}) + q V V^\top,
@@ -37,10 +40,8 @@ class WishartLayer(GaussianRows):
         generator: randomness of the initial :math:`\mu` and :math:`V`, which
             :meth:`start_from` replaces.
         sticking_the_landing: score :math:`Q` with :math:`\alpha, \beta, \mu, \sigma` detached
-            (Roeder et al. 2017), which leaves the gradient unbiased and, near the
-            optimum, far less noisy.
-        initial_scale: initial :math:`\sigma`.
-        initial_mixing: initial :math:`q`.
+            (Roeder et al. 2017), which leaves the gradient unbiased and takes away the noise that
+            the score's own dependence on them would add.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
         dtype: of the parameters.
@@ -49,8 +50,8 @@ class WishartLayer(GaussianRows):
     >>> generator = torch.Generator().manual_seed(0)
     >>> layer = WishartLayer(SquaredExponential(), 3, num_inducing=5, generator=generator)
     >>> points = torch.randn(5, 2, generator=generator, dtype=torch.float64)
-    >>> state, log_ratio = layer.sample_inducing(points, Noise(10, generator))
-    >>> state.outputs.shape, log_ratio.shape
+    >>> sample = layer.sample(points, Randomness(10, generator))
+    >>> sample.inducing.shape, sample.log_ratio.shape
     (torch.Size([10, 5, 3]), torch.Size([10]))
     """
 
@@ -62,129 +63,104 @@ class WishartLayer(GaussianRows):
         *,
         generator: torch.Generator,
         sticking_the_landing: bool = True,
-        initial_scale: float = math.exp(-3.0),
-        initial_mixing: float = 1.0 / (1.0 + math.exp(4.0)),
         name: str = "layer 1",
         jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        super().__init__(kernel, scale=1.0 / width, name=name, jitter=jitter)
-        self.width = width
+        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
         self.sticking_the_landing = sticking_the_landing
-        rank = min(width, num_inducing)
+        rank = rank_of(width, num_inducing)
 
         def normal(columns: int) -> Tensor:
             drawn = torch.randn(num_inducing, columns, generator=generator, dtype=dtype)
             return drawn / math.sqrt(columns)
 
-        degrees = torch.arange(width, width - rank, -1, dtype=dtype)
-        self.log_concentration = nn.Parameter((degrees / 2).log())
+        alpha = concentrations(width, rank, torch.empty((), dtype=dtype))
+        self.log_concentration = nn.Parameter(alpha.log())
         self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
-        self.loc = nn.Parameter(normal(rank))
-        self.log_scale = nn.Parameter(
-            torch.full((num_inducing, rank), math.log(initial_scale), dtype=dtype)
-        )
-        self.mixing_logit = nn.Parameter(
-            torch.tensor(math.log(initial_mixing / (1 - initial_mixing)), dtype=dtype)
-        )
-        self.scale_root = nn.Parameter(normal(num_inducing))
+        self.mean = nn.Parameter(normal(rank))
+        self.log_deviation = nn.Parameter(torch.full((num_inducing, rank), -3.0, dtype=dtype))
+        self.mixing_logit = nn.Parameter(torch.tensor(-4.0, dtype=dtype))
+        self.learned_root = nn.Parameter(normal(num_inducing))
 
     @property
     def mixing(self) -> Tensor:
         r"""The weight :math:`q \in (0, 1)` of the learned scale :math:`V V^\top`."""
         return self.mixing_logit.sigmoid()
 
+    def inducing_prior(self, covariance: Tensor) -> Wishart:
+        r""":math:`P(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii} = \tfrac1\nu K_{ii}`, jitter
+        included."""
+        return Wishart(self.width, covariance_matrix=covariance, validate_args=False)
+
+    def posterior(self, covariance: Tensor) -> GeneralisedSingularWishart:
+        r""":math:`Q(G_{ii} \mid \cdot)`, likewise."""
+        learned = self.learned_root @ self.learned_root.mT
+        return GeneralisedSingularWishart(
+            self.width,
+            self.log_concentration.exp(),
+            self.log_rate.exp(),
+            self.mean,
+            self.log_deviation.exp(),
+            covariance_matrix=torch.lerp(covariance, learned, self.mixing),
+            validate_args=False,
+        )
+
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> ConditionalSample:
+        covariance = self.covariance.inducing(inducing, self.jitter)
+        log_ratio, given = draw_and_score(
+            self.posterior(covariance),
+            self.inducing_prior(covariance),
+            random.num_samples,
+            sticking_the_landing=self.sticking_the_landing,
+            generator=random.generator,
+            what=self.name,
+        )
+        return ConditionalSample(self, inducing, log_ratio, _padded(given, self.width))
+
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
-        r"""Centre the Bartlett factor on :math:`A = L^{-1} F U`, with :math:`U` the rotation that
-        makes :math:`F U` lower trapezoidal, and start from the prior's scale,
-        :math:`V V^\top = \tfrac1\nu K`."""
-        rank = self.loc.shape[-1]
-        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
-        lower = linalg.cholesky(kernel * self.scale, what=f"the kernel matrix of {self.name}")
+        r"""Start as if ``features`` :math:`F` had been observed with noise of variance
+        :math:`\tau^2 = 0.01/\nu`, coordinate by coordinate:
+
+        .. math:: A = (L^\top L + \tau^2 I)^{-1} L^\top F U, \qquad
+                  \sigma_{ij}^2 = \big(1 + |L_{:i}|^2/\tau^2\big)^{-1}, \qquad V V^\top = \Sigma,
+
+        with :math:`U` the rotation that makes :math:`F U` lower trapezoidal. Entries of redundant
+        inducing points, of which :math:`F` says nothing, start at the prior and cost nothing.
+        """
+        rank = self.mean.shape[-1]
+        covariance = self.covariance.inducing(inducing, self.jitter)
+        lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
         rotation = torch.linalg.qr(features[:rank].mT).Q
         rotated = features @ rotation
         rotated = rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0)
-        centre = linalg.solve_lower(lower, rotated).tril()
+        tau2 = _START_NOISE * self.variance
+        inner = lower.mT @ lower
+        eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
+        observed = linalg.cholesky(inner + tau2 * eye, what=f"the start of {self.name}")
+        centre = torch.cholesky_solve(lower.mT @ rotated, observed).tril()
         diagonal = centre.diagonal().clamp_min(_SMALLEST_START)
         centre.diagonal().copy_(diagonal)
-        self.loc.copy_(centre)
+        self.mean.copy_(centre)
+        self.log_deviation.copy_(-0.5 * torch.log1p(inner.diagonal() / tau2).unsqueeze(-1))
         self.log_rate.copy_(self.log_concentration - 2.0 * diagonal.log())
-        self.scale_root.copy_(lower)
+        self.learned_root.copy_(lower)
         return nn.functional.pad(lower @ centre, (0, self.width - rank))
 
-    def posterior(self, scaled_kernel: Tensor) -> GeneralisedSingularWishart:
-        r""":math:`Q(G \mid \cdot)` given :math:`\Sigma = \tfrac1\nu K_{ii}` (jitter included)."""
-        learned = self.scale_root @ self.scale_root.mT
-        mixed = (1 - self.mixing) * scaled_kernel + self.mixing * learned
-        lower = linalg.cholesky(mixed, what=f"the posterior scale of {self.name}")
-        return GeneralisedSingularWishart(self.width, *self._bartlett(), scale_tril=lower)
-
-    def sample_inducing(self, inducing: Inducing, noise: Noise) -> tuple[GaussianState, Tensor]:
-        r"""Draw a Bartlett factor :math:`A` and score prior and posterior as densities of
-        :math:`A A^\top`.
-
-        With :math:`G = R A A^\top R^\top`, :math:`R` the factor of the posterior's scale and
-        :math:`s K = \tfrac1\nu K_{ii}`, the posterior's density there is that of the factor alone,
-        and the powers of :math:`R_{jj}` in the prior's density and in the Jacobian
-        (:func:`~deepwishart.distributions.bartlett.log_scale_volume`) add up to
-        :math:`|R|^\nu` for every rank:
-
-        .. math:: \log \mathrm P = \nu \log\frac{|R|}{|sK|^{1/2}}
-                  + (\nu - P - 1) \sum_{j \le m} \log A_{jj}
-                  - \tfrac12 \operatorname{tr}\big((sK)^{-1} G\big) - \text{const}.
-
-        The middle term is subtracted from the posterior's density instead, as its ``tilt``.
-        """
-        factor, log_q = draw_scored_factor(
-            noise.num_samples,
-            *self._bartlett(),
-            tilt=self.width - self.loc.shape[0] - 1,
-            sticking_the_landing=self.sticking_the_landing,
-            generator=noise.generator,
-        )
-        kernel = kernel_inducing(self.kernel, inducing, self.jitter)
-        drawn = linalg.draw_root(
-            kernel,
-            self.scale_root,
-            self.mixing,
-            factor,
-            scale=self.scale,
-            degrees=self.width,
-            what=self.name,
-        )
-        size, rank = self.loc.shape
-        log_p = drawn.log_density - log_normaliser(self.width, size, rank)
-        if rank < self.width:
-            drawn = _padded(drawn, self.width - rank)
-        return (
-            GaussianState(inducing, drawn.inverse, drawn.weights, drawn.root, drawn.closed),
-            log_p - log_q,
-        )
-
-    def _bartlett(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        r""":math:`\alpha, \beta, \mu, \sigma`."""
-        return (
-            self.log_concentration.exp(),
-            self.log_rate.exp(),
-            self.loc,
-            self.log_scale.exp(),
-        )
-
     def prior(self, kernel_matrix: Tensor) -> Wishart:
-        lower = linalg.cholesky(
-            kernel_matrix * self.scale, jitter=self.jitter, what=f"the prior of {self.name}"
-        )
+        what = f"the prior of {self.name}"
+        lower = linalg.cholesky(kernel_matrix * self.variance, jitter=self.jitter, what=what)
         return Wishart(self.width, scale_tril=lower)
 
 
-def _padded(drawn: linalg.RootDraw, columns: int) -> linalg.RootDraw:
+def _padded(given: Conditional, width: int) -> Conditional:
     """With zero columns, for layers that are wider than there are inducing points."""
-
-    def pad(tensor: Tensor) -> Tensor:
-        return nn.functional.pad(tensor, (0, columns))
-
-    root, closed = pad(drawn.root), drawn.closed
-    if closed is not None:
-        closed = closed._replace(root=root, solved=pad(closed.solved))
-    return drawn._replace(root=root, weights=pad(drawn.weights), closed=closed)
+    missing = width - given.root.shape[-1]
+    if missing == 0:
+        return given
+    root, weights = (nn.functional.pad(t, (0, missing)) for t in (given.root, given.weights))
+    solved = None if given.solved is None else nn.functional.pad(given.solved, (0, missing))
+    return given._replace(root=root, weights=weights, solved=solved)

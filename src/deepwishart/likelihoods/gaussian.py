@@ -6,16 +6,21 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Normal
+
+from deepwishart.likelihoods.base import Likelihood, Mixture
 
 __all__ = ["Gaussian"]
 
 
-class Gaussian(nn.Module):
+class Gaussian(Likelihood):
     r""":math:`p(y \mid f) = \prod_d \mathcal N(y_d; f_d, \sigma_d^2)`, one noise per output column.
 
     Args:
         num_outputs: number of target columns.
         noise: initial noise *variance* :math:`\sigma^2`.
+        dtype: of the parameter; double precision by default.
+        device: of the parameter.
 
     >>> likelihood = Gaussian(1, noise=0.5)
     >>> y, mean, variance = torch.zeros(3, 1), torch.zeros(3, 1), torch.zeros(3, 1)
@@ -28,10 +33,10 @@ class Gaussian(nn.Module):
         num_outputs: int = 1,
         noise: float = 0.1,
         *,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype = torch.float64,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(num_outputs)
         if not noise > 0:
             raise ValueError(f"noise is a variance and must be positive, got {noise}.")
         value = torch.full((num_outputs,), math.log(noise), dtype=dtype, device=device)
@@ -42,19 +47,20 @@ class Gaussian(nn.Module):
         r"""Noise variance :math:`\sigma^2`, ``(D,)``."""
         return self.log_noise.exp()
 
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        r""":math:`\mathbb E_{\mathcal N(f; m, v)} \log p(y \mid f)
-        = \log\mathcal N(y; m, \sigma^2) - v / 2\sigma^2`, summed over output columns.
+    def distribution(self, latents: Tensor) -> Normal:
+        return Normal(latents, (0.5 * self.log_noise).exp().expand_as(latents), validate_args=False)
 
-        Args:
-            y: targets, ``(N, D)``.
-            mean: ``(..., N, D)``.
-            variance: ``(..., N, D)`` or ``(..., N, 1)``.
-        """
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r""":math:`\log\mathcal N(y; m, \sigma^2) - v / 2\sigma^2`, summed over output columns."""
         squares = (y - mean).square() + variance
         terms = squares * (-0.5 * (-self.log_noise).exp())
         return terms.sum(-1) - 0.5 * (self.log_noise + math.log(2 * math.pi)).sum()
 
-    def predictive_variance(self, variance: Tensor) -> Tensor:
-        r"""Variance of an observation, :math:`v + \sigma^2`."""
-        return variance + self.noise
+    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
+        r""":math:`\mathcal N(m, v + \sigma^2)`."""
+        deviation = (variance + self.noise).sqrt().expand_as(mean)
+        one = Normal(mean.unsqueeze(0), deviation.unsqueeze(0), validate_args=False)
+        return Mixture(one, mean.new_zeros(1))
+
+    def summary(self) -> dict[str, float]:
+        return {"noise": float(self.noise.detach().sqrt().mean())}

@@ -1,7 +1,19 @@
 """Models: a stack of layers, and :func:`build` to make one from data."""
 
-from deepwishart.models.build import PROCESSES, build
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
+from deepwishart.models.build import OUTPUTS, PROCESSES, build
+from deepwishart.models.posterior import FunctionSamples, Posterior
 from deepwishart.models.prior import PriorSample, sample_prior
+from deepwishart.models.process import DeepKernelProcess
+from deepwishart.models.sample import ProcessSample
 
-__all__ = ["PROCESSES", "DeepKernelProcess", "PriorSample", "build", "sample_prior"]
+__all__ = [
+    "OUTPUTS",
+    "PROCESSES",
+    "DeepKernelProcess",
+    "FunctionSamples",
+    "Posterior",
+    "PriorSample",
+    "ProcessSample",
+    "build",
+    "sample_prior",
+]

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from deepwishart import kernels, linalg
+from deepwishart._support.choices import unknown
 from deepwishart.kernels import Kernel
 from deepwishart.layers import (
+    CollapsedOutputLayer,
     DoublyStochasticLayer,
+    DoublyStochasticOutputLayer,
     GlobalInducingLayer,
     GPOutputLayer,
+    Inducing,
     InverseWishartLayer,
     Layer,
+    OutputLayer,
     WishartLayer,
 )
-from deepwishart.likelihoods import Gaussian
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
-from deepwishart.models.initialise import linear_map, select_inducing, starting_features
+from deepwishart.likelihoods import Gaussian, Likelihood
+from deepwishart.models.initialise import (
+    linear_map,
+    nearest_rows,
+    select_inducing,
+    starting_features,
+)
+from deepwishart.models.process import DeepKernelProcess
 
-__all__ = ["PROCESSES", "build"]
+__all__ = ["OUTPUTS", "PROCESSES", "build"]
+
+OUTPUTS = ("inducing", "collapsed")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,12 +44,8 @@ class _Plan:
     """Everything a process needs to make its layers."""
 
     inducing_inputs: Tensor
-    inducing_targets: Tensor
-    depth: int
-    width: int
-    kernel: str | Kernel
-    noise: float
-    precision: float
+    widths: Sequence[int]
+    kernels: Sequence[str | Kernel]
     jitter: float
     linear_mean: bool
     generator: torch.Generator
@@ -54,18 +61,21 @@ class _Plan:
     def make_kernel(self, index: int) -> Kernel:
         """ARD in the first layer, where features exist; isotropic after it."""
         features = self.inducing_inputs.shape[1] if index == 0 else None
-        return kernels.make(self.kernel, num_features=features, dtype=self.dtype)
+        return kernels.make(self.kernels[index], num_features=features, dtype=self.dtype)
 
 
 def build(
-    process: str,
+    process: str | Sequence[Layer],
     X: Tensor,
     y: Tensor,
     *,
     depth: int = 2,
-    width: int | None = None,
+    width: int | Sequence[int] | None = None,
     num_inducing: int = 100,
-    kernel: str | Kernel = "squared_exponential",
+    inducing_inputs: Tensor | None = None,
+    kernel: str | Kernel | Sequence[str | Kernel] = "squared_exponential",
+    likelihood: Likelihood | None = None,
+    output: str = "inducing",
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
     noise: float = 0.1,
@@ -82,17 +92,23 @@ def build(
     Args:
         process: ``"dwp"`` (deep Wishart process), ``"dgp"`` (global-inducing deep GP with exactly
             the same prior), ``"dsvi"`` (doubly stochastic deep GP) or ``"diwp"`` (deep inverse
-            Wishart process).
+            Wishart process); or ready hidden layers, which get their start here.
         X: training inputs ``(N, num_features)``; the model is put on their device.
         y: training targets ``(N, D)`` or ``(N,)``.
         depth: number of layers, the output layer included; 1 is a sparse GP.
-        width: degrees of freedom :math:`\nu` of every hidden layer; the number of features if
-            ``None``.
+        width: degrees of freedom :math:`\nu` of the hidden layers, one number or one for each; the
+            number of features if ``None``.
         num_inducing: number of inducing points, at most the number of distinct rows.
-        kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for each layer.
+        inducing_inputs: inducing points ``(P, num_features)`` to start from, instead of rows.
+        kernel: a name from :func:`deepwishart.kernels.names`, a kernel to copy for each layer, or
+            one of these for each layer, the output layer last.
+        likelihood: how targets arise from the output; Gaussian noise if ``None``.
+        output: ``"inducing"``, the paper's output layer, for any likelihood and for minibatches, or
+            ``"collapsed"``, which integrates the output out: for Gaussian noise, and all rows at
+            every step.
         dtype: ``torch.float64`` or ``torch.float32``.
         seed: seed of the initialisation.
-        noise: initial noise variance.
+        noise: initial noise variance, where ``likelihood`` is ``None``.
         precision: initial precision of the output layer's pseudo-targets.
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
@@ -101,145 +117,199 @@ def build(
     >>> build("dwp", X, y, depth=3, num_inducing=10).depth
     3
     """
-    if process not in PROCESSES:
-        close = difflib.get_close_matches(str(process), PROCESSES, n=1, cutoff=0.3)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"Unknown process {process!r}; choose from {', '.join(PROCESSES)}.{hint}")
     device = torch.as_tensor(X).device
     X, y = _check_data(X, y, dtype)
-    _check_positive(depth=depth, num_inducing=num_inducing, width=1 if width is None else width)
+    layers = None if isinstance(process, str) else list(process)
+    depth = depth if layers is None else len(layers) + 1
+    _check_choices(process, output, depth, num_inducing, linear_mean, likelihood)
+    generator = torch.Generator().manual_seed(seed)
+    if inducing_inputs is None:
+        points, rows = select_inducing(X, num_inducing, generator)
+    else:
+        points = _check_inducing(inducing_inputs, X)
+        rows = nearest_rows(points, X)
+    plan = _Plan(
+        inducing_inputs=points,
+        widths=_per_layer("width", _check_widths(width, layers, X.shape[1]), depth - 1),
+        kernels=_per_layer(
+            "kernel", [kernel] if isinstance(kernel, str | Kernel) else kernel, depth
+        ),
+        jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
+        linear_mean=linear_mean,
+        generator=generator,
+    )
+    likelihood = (likelihood or Gaussian(y.shape[1], noise)).to(dtype)
+    name = process if isinstance(process, str) else "custom"
+    if layers is None:
+        layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
+    own_points = name == "dsvi"
+    start = _start(layers, plan)
+    model = DeepKernelProcess(
+        name,
+        layers,
+        _make_output(
+            output,
+            plan,
+            likelihood.initial_latents(y)[rows],
+            precision,
+            start if own_points else None,
+        ),
+        likelihood,
+        inducing_inputs=None if own_points else points,
+        num_features=X.shape[1],
+        num_inducing=len(points),
+    ).to(device)
+    model.remember(X, y)
+    return model
+
+
+def _start(layers: Sequence[Layer], plan: _Plan) -> Inducing:
+    """Let every hidden layer start close to passing its inputs on."""
+    num_features = plan.inducing_inputs.shape[1]
+    first = plan.inducing_inputs / num_features**0.5
+    inducing: Inducing = first
+    for layer, width in zip(layers, plan.widths, strict=True):
+        weights = getattr(layer, "mean_weights", None)
+        if isinstance(weights, Tensor) and isinstance(inducing, Tensor):
+            features = inducing @ weights
+        else:
+            features = starting_features(first, width, plan.generator)
+        inducing = layer.start_from(inducing, features)
+    return inducing
+
+
+def _make_output(
+    output: str, plan: _Plan, latents: Tensor, precision: float, points: Inducing | None
+) -> OutputLayer:
+    """The output layer; ``points`` are the inducing points of one that has its own."""
+    kernel = plan.make_kernel(len(plan.kernels) - 1)
+    own = points if isinstance(points, Tensor) else None
+    if output == "collapsed":
+        return CollapsedOutputLayer(
+            kernel, latents.shape[1], inducing_inputs=own, jitter=plan.jitter
+        )
+    if own is not None:
+        return DoublyStochasticOutputLayer(
+            kernel, own, latents, precision=precision, jitter=plan.jitter
+        )
+    return GPOutputLayer(kernel, latents, precision=precision, jitter=plan.jitter)
+
+
+def _wishart(plan: _Plan, index: int) -> Layer:
+    return WishartLayer(
+        plan.make_kernel(index),
+        plan.widths[index],
+        plan.num_inducing,
+        generator=plan.generator,
+        name=f"layer {index + 1}",
+        jitter=plan.jitter,
+        dtype=plan.dtype,
+    )
+
+
+def _global_inducing(plan: _Plan, index: int) -> Layer:
+    return GlobalInducingLayer(
+        plan.make_kernel(index),
+        torch.zeros(plan.num_inducing, plan.widths[index], dtype=plan.dtype),
+        name=f"layer {index + 1}",
+        jitter=plan.jitter,
+    )
+
+
+def _doubly_stochastic(plan: _Plan, index: int) -> Layer:
+    inputs = plan.inducing_inputs / plan.inducing_inputs.shape[1] ** 0.5
+    if index > 0:
+        inputs = torch.zeros(plan.num_inducing, plan.widths[index - 1], dtype=plan.dtype)
+    weights = linear_map(inputs, plan.widths[index]) if plan.linear_mean else None
+    return DoublyStochasticLayer(
+        plan.make_kernel(index),
+        inputs,
+        plan.widths[index],
+        mean_weights=weights,
+        initial_root=1e-2,
+        name=f"layer {index + 1}",
+        jitter=plan.jitter,
+    )
+
+
+def _inverse_wishart(plan: _Plan, index: int) -> Layer:
+    return InverseWishartLayer(
+        plan.make_kernel(index),
+        plan.num_inducing,
+        generator=plan.generator,
+        name=f"layer {index + 1}",
+        jitter=plan.jitter,
+        dtype=plan.dtype,
+    )
+
+
+PROCESSES: dict[str, Callable[[_Plan, int], Layer]] = {
+    "dwp": _wishart,
+    "dgp": _global_inducing,
+    "dsvi": _doubly_stochastic,
+    "diwp": _inverse_wishart,
+}
+
+
+def _per_layer(name: str, values: Sequence[T], count: int) -> Sequence[T]:
+    if len(values) == 1:
+        return [*values] * count
+    if len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries for {count} layers; give one value for all of "
+            "them, or one for each."
+        )
+    return values
+
+
+def _check_choices(
+    process: str | Sequence[Layer],
+    output: str,
+    depth: int,
+    num_inducing: int,
+    linear_mean: bool,
+    likelihood: Likelihood | None,
+) -> None:
+    if isinstance(process, str) and process not in PROCESSES:
+        raise ValueError(unknown("process", process, PROCESSES))
+    if output not in OUTPUTS:
+        raise ValueError(unknown("output", output, OUTPUTS))
+    for name, value in (("depth", depth), ("num_inducing", num_inducing)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
     if linear_mean and process != "dsvi":
         raise ValueError(
             f"linear_mean=True is for 'dsvi' only: a {process} with a mean function would need "
             "a non-central Wishart prior."
         )
-    generator = torch.Generator().manual_seed(seed)
-    inducing_inputs, inducing_targets = select_inducing(X, y, num_inducing, generator)
-    plan = _Plan(
-        inducing_inputs=inducing_inputs,
-        inducing_targets=inducing_targets,
-        depth=depth,
-        width=width or X.shape[1],
-        kernel=kernel,
-        noise=noise,
-        precision=precision,
-        jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
-        linear_mean=linear_mean,
-        generator=generator,
-    )
-    return PROCESSES[process](process, plan).to(device)
-
-
-def _global_inducing_model(
-    process: str, plan: _Plan, make_layer: Callable[[_Plan, int], Layer]
-) -> DeepKernelProcess:
-    last = plan.depth - 1
-    layers = [make_layer(plan, index) for index in range(last)]
-    model = DeepKernelProcess(
-        process,
-        layers,
-        GPOutputLayer(
-            plan.make_kernel(last),
-            plan.inducing_targets,
-            precision=plan.precision,
-            jitter=plan.jitter,
-        ),
-        _likelihood(plan),
-        inducing_inputs=plan.inducing_inputs,
-        num_features=plan.inducing_inputs.shape[1],
-    )
-    inducing: Any = model.inducing_start()
-    features = starting_features(inducing, plan.width, plan.generator)
-    for layer in layers:
-        inducing = layer.start_from(inducing, features)
-    return model
-
-
-def _build_dwp(process: str, plan: _Plan) -> DeepKernelProcess:
-    def layer(plan: _Plan, index: int) -> Layer:
-        return WishartLayer(
-            plan.make_kernel(index),
-            plan.width,
-            plan.num_inducing,
-            generator=plan.generator,
-            name=f"layer {index + 1}",
-            jitter=plan.jitter,
-            dtype=plan.dtype,
+    if output == "collapsed" and not (likelihood is None or isinstance(likelihood, Gaussian)):
+        raise ValueError(
+            f"output='collapsed' integrates Gaussian noise; {type(likelihood).__name__} needs "
+            "output='inducing'."
         )
 
-    return _global_inducing_model(process, plan, layer)
+
+def _check_widths(
+    width: int | Sequence[int] | None, layers: Sequence[Layer] | None, num_features: int
+) -> Sequence[int]:
+    """Widths of the hidden layers; ready layers may know theirs."""
+    if width is None and layers:
+        return [int(getattr(layer, "width", num_features)) for layer in layers]
+    widths = [num_features] if width is None else [width] if isinstance(width, int) else width
+    if any(w < 1 for w in widths):
+        raise ValueError(f"width must be at least 1, got {width}.")
+    return widths
 
 
-def _build_dgp(process: str, plan: _Plan) -> DeepKernelProcess:
-    def layer(plan: _Plan, index: int) -> Layer:
-        return GlobalInducingLayer(
-            plan.make_kernel(index),
-            torch.zeros(plan.num_inducing, plan.width, dtype=plan.dtype),
-            name=f"layer {index + 1}",
-            jitter=plan.jitter,
+def _check_inducing(points: Tensor, X: Tensor) -> Tensor:
+    points = torch.as_tensor(points).detach().to(device="cpu", dtype=X.dtype)
+    if points.ndim != 2 or points.shape[1] != X.shape[1] or not len(points):
+        raise ValueError(
+            f"inducing_inputs must have shape (points, {X.shape[1]}), got {tuple(points.shape)}."
         )
-
-    return _global_inducing_model(process, plan, layer)
-
-
-def _build_diwp(process: str, plan: _Plan) -> DeepKernelProcess:
-    def layer(plan: _Plan, index: int) -> Layer:
-        return InverseWishartLayer(
-            plan.make_kernel(index),
-            plan.num_inducing,
-            generator=plan.generator,
-            name=f"layer {index + 1}",
-            jitter=plan.jitter,
-            dtype=plan.dtype,
-        )
-
-    return _global_inducing_model(process, plan, layer)
-
-
-def _build_dsvi(process: str, plan: _Plan) -> DeepKernelProcess:
-    num_features, last = plan.inducing_inputs.shape[1], plan.depth - 1
-    inducing = plan.inducing_inputs / math.sqrt(num_features)
-    features = starting_features(inducing, plan.width, plan.generator)
-    layers: list[DoublyStochasticLayer] = []
-    for index in range(last):
-        weights = linear_map(inducing, plan.width) if plan.linear_mean else None
-        features = features if weights is None else inducing @ weights
-        layer = DoublyStochasticLayer(
-            plan.make_kernel(index),
-            inducing,
-            plan.width,
-            scale=1.0 / plan.width,
-            mean_weights=weights,
-            initial_root=1e-2,
-            name=f"layer {index + 1}",
-            jitter=plan.jitter,
-        )
-        inducing = layer.start_from(inducing, features)
-        layers.append(layer)
-    output = DoublyStochasticLayer(
-        plan.make_kernel(last),
-        inducing,
-        plan.inducing_targets.shape[1],
-        initial_root=0.1,
-        name="the output layer",
-        jitter=plan.jitter,
-    )
-    output.start_from(inducing, plan.inducing_targets, ridge=1.0 / plan.precision)
-    return DeepKernelProcess(
-        process, layers, output, _likelihood(plan), inducing_inputs=None, num_features=num_features
-    )
-
-
-PROCESSES: dict[str, Callable[[str, _Plan], DeepKernelProcess]] = {
-    "dwp": _build_dwp,
-    "dgp": _build_dgp,
-    "dsvi": _build_dsvi,
-    "diwp": _build_diwp,
-}
-
-
-def _likelihood(plan: _Plan) -> Gaussian:
-    return Gaussian(plan.inducing_targets.shape[1], plan.noise, dtype=plan.dtype)
+    if not torch.isfinite(points).all():
+        raise ValueError("inducing_inputs has NaN or infinite values.")
+    return points.clone()
 
 
 def _check_data(X: Tensor, y: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -256,7 +326,7 @@ def _check_data(X: Tensor, y: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tenso
             f"y must have one row for each of the {X.shape[0]} rows of X, got {tuple(y.shape)}."
         )
     # Models are put together on the CPU, whatever the device that they are for.
-    X, y = X.to(device="cpu", dtype=dtype), y.to(device="cpu", dtype=dtype)
+    X, y = (t.detach().to(device="cpu", dtype=dtype) for t in (X, y))
     for name, values in (("X", X), ("y", y)):
         if not torch.isfinite(values).all():
             column = int((~torch.isfinite(values)).any(0).nonzero()[0])
@@ -264,9 +334,3 @@ def _check_data(X: Tensor, y: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tenso
                 f"{name} has NaN or infinite values, first in column {column}; impute or drop them."
             )
     return X, y
-
-
-def _check_positive(**values: int) -> None:
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")

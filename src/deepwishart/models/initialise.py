@@ -7,24 +7,29 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["linear_map", "select_inducing", "starting_features"]
+__all__ = ["linear_map", "nearest_rows", "select_inducing", "starting_features"]
 
 _TIE_BREAK = 1e-3
 
 
 def select_inducing(
-    X: Tensor, y: Tensor, num_inducing: int, generator: torch.Generator
+    X: Tensor, num_inducing: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Rows of ``X`` to start the inducing inputs from, with their targets.
+    """Rows of ``X`` to start the inducing inputs from, and their numbers.
 
     Rows are chosen at random among distinct ones, so there may be fewer than asked for.
     """
-    order = torch.randperm(X.shape[0], generator=generator).to(X.device)
+    order = torch.randperm(X.shape[0], generator=generator)
     _, group = torch.unique(X[order], dim=0, return_inverse=True)
-    first = torch.full((int(group.max()) + 1,), len(order), device=X.device)
-    first.scatter_reduce_(0, group, torch.arange(len(order), device=X.device), "amin")
+    first = torch.full((int(group.max()) + 1,), len(order))
+    first.scatter_reduce_(0, group, torch.arange(len(order)), "amin")
     chosen = order[first.sort().values[:num_inducing]]
-    return X[chosen].clone(), y[chosen].clone()
+    return X[chosen].clone(), chosen
+
+
+def nearest_rows(points: Tensor, X: Tensor) -> Tensor:
+    """For every point the number of the row of ``X`` that is closest to it."""
+    return torch.cdist(points, X).argmin(-1)
 
 
 def linear_map(inputs: Tensor, width: int) -> Tensor:

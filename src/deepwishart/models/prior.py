@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from deepwishart.distributions import MatrixNormal
+from deepwishart.distributions import GramDistribution, MatrixNormal
 
 if TYPE_CHECKING:
-    from deepwishart.models.deep_kernel_process import DeepKernelProcess
+    from deepwishart.models.process import DeepKernelProcess
 
 __all__ = ["PriorSample", "sample_prior"]
 
@@ -51,23 +51,21 @@ def sample_prior(
     >>> sample.grams[0].shape, sample.outputs.shape
     (torch.Size([4, 6, 6]), torch.Size([4, 6, 1]))
     """
-    inputs = model.scale_inputs(model.check_inputs(X))
-    kernel_matrix = _owner(model, 0).kernel.square(inputs).expand(num_samples, -1, -1)
+    kernels = [layer.kernel for layer in (*model.layers, model.output)]
+    kernel_matrix = kernels[0].square(model.scale_inputs(model.check_inputs(X)))
+    kernel_matrix = kernel_matrix.expand(num_samples, -1, -1)
     grams = []
-    for index, layer in enumerate(model.layers):
-        following = _owner(model, index + 1).kernel
-        law: Any = layer.prior(kernel_matrix)  # type: ignore[operator]
-        sample = law.rsample(generator=generator)
+    for layer, following in zip(model.hidden, kernels[1:], strict=True):
+        law = layer.prior(kernel_matrix)
         if isinstance(law, MatrixNormal):
-            grams.append(sample @ sample.mT)
-            kernel_matrix = following.square(sample)
+            features = law.rsample(generator=generator)
+            grams.append(features @ features.mT)
+            kernel_matrix = following.square(features)
+        elif isinstance(law, GramDistribution):
+            grams.append(law.rsample(generator=generator))
+            kernel_matrix = following.square_from_gram(grams[-1])
         else:
-            grams.append(sample)
-            kernel_matrix = following.square_from_gram(sample)
+            raise TypeError(f"{layer.name} has a prior over neither features nor Gram matrices.")
     law = model.output.prior(kernel_matrix)
-    outputs = law.rsample(generator=generator)
-    return PriorSample(grams, outputs)
-
-
-def _owner(model: DeepKernelProcess, index: int):  # type: ignore[no-untyped-def]
-    return [*model.layers, model.output][index]
+    assert isinstance(law, MatrixNormal)
+    return PriorSample(grams, law.rsample(generator=generator))

@@ -1,4 +1,8 @@
-r"""Cholesky factors with jitter, triangular solves, log-determinants."""
+r"""The numerical seam: jitter, factorisations, triangular solves and log-determinants.
+
+Layers and distributions state mathematics; this module decides how a matrix that should be positive
+definite is factorised, and what happens when rounding says that it is not.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart import _fused
+from deepwishart.operations.cholesky import cholesky_inverse
 
 __all__ = [
     "LARGEST_JITTER",
@@ -50,25 +54,29 @@ def default_jitter(dtype: torch.dtype) -> float:
     return 1e-6 if dtype == torch.float64 else 1e-5
 
 
-def add_jitter(matrix: Tensor, jitter: float | Tensor) -> Tensor:
-    r""":math:`K + \epsilon\, \tfrac1P \operatorname{tr}(K)\, I`, differentiable in ``matrix``.
+def add_jitter(matrix: Tensor, jitter: float | Tensor, relative_to: Tensor | None = None) -> Tensor:
+    r""":math:`K + \epsilon\, \bar k\, I` with :math:`\bar k` the mean diagonal of ``relative_to``,
+    of :math:`K` itself if that is ``None``; differentiable.
+
+    A conditional covariance is small where its prior is not, and rounded like it: its jitter is
+    relative to the prior's diagonal.
 
     >>> add_jitter(2.0 * torch.eye(2), 0.5)
     tensor([[3., 0.],
             [0., 3.]])
     """
-    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-    amount = (jitter * diagonal.mean(-1, keepdim=True)).expand(diagonal.shape)
-    return matrix + torch.diag_embed(amount)
+    diagonal = (matrix if relative_to is None else relative_to).diagonal(dim1=-2, dim2=-1)
+    amount = jitter * diagonal.mean(-1, keepdim=True)
+    return matrix + torch.diag_embed(amount.expand(matrix.shape[:-1]))
 
 
 def cholesky(
     matrix: Tensor,
     *,
     jitter: float = 0.0,
+    relative_to: Tensor | None = None,
     what: str = "matrix",
     strict: bool = False,
-    plain: bool = False,
 ) -> Tensor:
     r"""Lower factor :math:`L` with :math:`L L^\top = K + \epsilon \bar k I`.
 
@@ -79,41 +87,37 @@ def cholesky(
     Args:
         matrix: symmetric, ``(..., P, P)``.
         jitter: relative diagonal jitter added before the first try.
+        relative_to: matrix whose diagonal the jitter is relative to, as in :func:`add_jitter`.
         what: how error messages call this matrix, e.g. ``"the prior of layer 2"``.
         strict: fail at once instead of growing the jitter.
-        plain: use ordinary autograd instead of the fused gradient.
 
     >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
     tensor([[2., 0.],
             [1., 1.]])
     """
-    prepared, lower = _positive_definite(matrix, jitter, what, strict)
-    if plain:
-        return torch.linalg.cholesky(prepared)
-    flat = _fused.Cholesky.apply(flatten(prepared), flatten(lower))
-    return flat.reshape(prepared.shape)
+    candidate = add_jitter(matrix, jitter, relative_to) if jitter else matrix
+    lower, failed = torch.linalg.cholesky_ex(candidate)
+    if not failed.any():
+        return lower
+    _refuse_hopeless(matrix, what, strict)
+    return torch.linalg.cholesky(_more_jitter(matrix, failed, jitter, relative_to, what))
 
 
-def factor(
-    matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix", plain: bool = False
-) -> Factor:
-    r"""The factor :math:`L` of :math:`K + \epsilon \bar k I` and its inverse, as one operation.
-
-    Jitter and failure are handled as in :func:`cholesky`. The gradient with respect to
-    :math:`K` costs four :math:`P^3` products however many solves were made with the factor.
+def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Factor:
+    r"""The factor :math:`L` of :math:`K + \epsilon \bar k I` and its inverse, as one operation
+    (:mod:`deepwishart.operations.cholesky`); jitter and failure are handled as in
+    :func:`cholesky`.
 
     >>> lower, inverse = factor(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
     >>> torch.allclose(lower @ inverse, torch.eye(2))
     True
     """
-    prepared, lower = _positive_definite(matrix, jitter, what)
-    if plain:
-        lower = torch.linalg.cholesky(prepared)
-        identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
-        inverse = torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)
-        return Factor(lower, inverse)
-    flat = _fused.CholeskyWithInverse.apply(flatten(prepared), flatten(lower))
-    return Factor(*(part.reshape(prepared.shape) for part in flat))
+    candidate = add_jitter(matrix, jitter) if jitter else matrix
+    lower, inverse, failed = cholesky_inverse(candidate)
+    if failed.any():
+        _refuse_hopeless(matrix, what, strict=False)
+        lower, inverse, _ = cholesky_inverse(_more_jitter(matrix, failed, jitter, None, what))
+    return Factor(lower, inverse)
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
@@ -145,19 +149,7 @@ def log_det(lower: Tensor) -> Tensor:
     return 2.0 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def flatten(tensor: Tensor) -> Tensor:
-    """All batch dimensions as one, which may be of size 1."""
-    return tensor.unsqueeze(0) if tensor.ndim == 2 else tensor.flatten(0, -3)
-
-
-def _positive_definite(
-    matrix: Tensor, jitter: float, what: str, strict: bool = False
-) -> tuple[Tensor, Tensor]:
-    """``matrix`` with the smallest tried jitter that makes it factorise, and that factor."""
-    candidate = add_jitter(matrix, jitter) if jitter else matrix
-    lower, info = _fused.cholesky_ex(candidate.detach())
-    if not info.any():
-        return candidate, lower
+def _refuse_hopeless(matrix: Tensor, what: str, strict: bool) -> None:
     if not torch.isfinite(matrix).all():
         raise CholeskyError(
             f"{what} contains NaN or infinite values, so it cannot be factorised. "
@@ -165,14 +157,20 @@ def _positive_definite(
         )
     if strict:
         raise CholeskyError(f"{what} is not positive definite.")
+
+
+def _more_jitter(
+    matrix: Tensor, failed: Tensor, jitter: float, relative_to: Tensor | None, what: str
+) -> Tensor:
+    """``matrix`` with the smallest tried jitter that makes it factorise."""
     start = jitter or default_jitter(matrix.dtype) / _GROWTH
-    amount = torch.where(info != 0, start, jitter).to(matrix.dtype)
+    amount = torch.where(failed != 0, start, jitter).to(matrix.dtype)
     while float(amount.max()) * _GROWTH < 1.01 * LARGEST_JITTER:
-        amount = torch.where(info != 0, amount * _GROWTH, amount)
-        candidate = add_jitter(matrix, amount[..., None])
-        lower, info = _fused.cholesky_ex(candidate.detach())
-        if not info.any():
-            return candidate, lower
+        amount = torch.where(failed != 0, amount * _GROWTH, amount)
+        candidate = add_jitter(matrix, amount[..., None], relative_to)
+        failed = torch.linalg.cholesky_ex(candidate.detach()).info
+        if not failed.any():
+            return candidate
     raise CholeskyError(
         f"{what} is not positive definite, even with a relative jitter of "
         f"{amount.max().item():.0e}. Use float64, a larger jitter or fewer inducing points, "

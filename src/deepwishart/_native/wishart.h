@@ -1,0 +1,245 @@
+// A draw from the generalised singular Wishart, scored by it and by a Wishart prior; derivation in
+// operations/wishart.py.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+#include "bartlett.h"
+#include "factors.h"
+#include "rows.h"
+#include "support.h"
+
+namespace {
+
+// What a root and its gradient need: with prior scale S = L L^T and posterior scale R R^T, these are
+// H = L^-1, R, the root F = R A, w = H F, the form G of rows (H, or S^-1 where kSquared), S^-1 F, and
+// nu log(|R| / |L|) - |w|^2 / 2 for each group of columns. Failed samples are undefined.
+struct Root {
+  Tensor inverse, mixed_lower, root, weights, form, solved, log_density, failed;
+};
+
+Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& factor, double degrees,
+               int64_t groups) {
+  const int64_t batch = prior.size(0), size = prior.size(1), width = factor.size(2);
+  const int64_t all = size * size, narrow = size * width, own_width = width / groups;
+  const bool squared = prior.scalar_type() == at::kDouble;
+  Root out;
+  out.inverse = at::empty_like(prior);
+  out.mixed_lower = at::empty_like(prior);
+  out.form = squared ? at::empty_like(prior) : out.inverse;
+  out.root = at::empty_like(factor);
+  out.weights = at::empty_like(factor);
+  out.solved = at::empty_like(factor);
+  out.log_density = like(prior, {batch, groups});
+  out.failed = at::zeros({batch}, at::kInt);
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(prior.scalar_type(), "draw_root", [&] {
+      // Factors are computed in double precision whatever the dtype. In single precision their
+      // rounding is as large as the jitter, and the density depends on every small pivot.
+      Scratch<double> scratch(3 * all);
+      double *exact = scratch.data(), *lower = exact + all, *other = lower + all;
+      scalar_t* H = out.inverse.data_ptr<scalar_t>() + s * all;
+      scalar_t* R = out.mixed_lower.data_ptr<scalar_t>() + s * all;
+      scalar_t* F = out.root.data_ptr<scalar_t>() + s * narrow;
+      scalar_t* w = out.weights.data_ptr<scalar_t>() + s * narrow;
+      int32_t& failed = out.failed.data_ptr<int32_t>()[s];
+      std::copy_n(prior.const_data_ptr<scalar_t>() + s * all, all, exact);
+      if ((failed = factorise(exact, lower, size)) != 0) return;
+      invert_lower(lower, other, size);
+      std::copy_n(other, all, H);
+      double volume = -sum_log_diagonal(lower, size);
+      std::copy_n(posterior.const_data_ptr<scalar_t>() + s * all, all, exact);
+      if ((failed = factorise(exact, other, size)) != 0) return;
+      std::copy_n(other, all, R);
+      volume += sum_log_diagonal(other, size);
+      gemm<scalar_t>(false, false, size, width, size, 1, R, size,
+                     factor.const_data_ptr<scalar_t>() + s * narrow, width, 0, F, width);
+      gemm<scalar_t>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
+      gemm<scalar_t>(true, false, size, width, size, 1, H, size, w, width, 0,
+                     out.solved.data_ptr<scalar_t>() + s * narrow, width);
+      if (squared)
+        gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0,
+                       out.form.data_ptr<scalar_t>() + s * all, size);
+      for (int64_t g = 0; g < groups; ++g) {
+        double squares = 0;
+        for (int64_t i = 0; i < size; ++i)
+          for (int64_t j = g * own_width; j < (g + 1) * own_width; ++j)
+            squares += double(w[i * width + j]) * w[i * width + j];
+        out.log_density.data_ptr<scalar_t>()[s * groups + g] =
+            static_cast<scalar_t>(degrees * volume - 0.5 * squares);
+      }
+    });
+  });
+  return out;
+}
+
+// Gradients of the prior's and the posterior's scale and of A, for incoming gF and gd and, where
+// rows use them, gH and gw.
+std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
+    const Tensor& factor, double degrees, const Tensor& inverse, const Tensor& mixed_lower,
+    const Tensor& weights, const Tensor& form, const Tensor& solved, const Tensor& grad_root,
+    const Tensor& grad_density, const std::optional<Tensor>& grad_inverse,
+    const std::optional<Tensor>& grad_weights) {
+  const int64_t batch = inverse.size(0), size = inverse.size(1), width = factor.size(2);
+  const int64_t all = size * size, narrow = size * width;
+  const int64_t groups = grad_density.size(1), own_width = width / groups;
+  Tensor grad_prior = at::empty_like(inverse), grad_posterior = at::empty_like(inverse),
+         grad_factor = at::empty_like(factor);
+  for_each_sample(batch, [&](int64_t s) {
+    AT_DISPATCH_FLOATING_TYPES(inverse.scalar_type(), "draw_root_backward", [&] {
+      Scratch<scalar_t> scratch(3 * all + 2 * narrow);
+      scalar_t *middle = scratch.data(), *products = middle + all, *mixed_inverse = products + all;
+      scalar_t *along = mixed_inverse + all, *weighted = along + narrow;
+      const auto own = [s](const Tensor& tensor, int64_t count) {
+        return tensor.const_data_ptr<scalar_t>() + s * count;
+      };
+      const scalar_t *H = own(inverse, all), *R = own(mixed_lower, all), *A = own(factor, narrow);
+      const scalar_t *CF = own(solved, narrow), *gd = own(grad_density, groups);
+      const scalar_t* gw = grad_weights ? own(*grad_weights, narrow) : nullptr;
+      scalar_t* gA = grad_factor.data_ptr<scalar_t>() + s * narrow;
+      scalar_t* g = grad_prior.data_ptr<scalar_t>() + s * all;
+
+      // The density's own slopes: -gd C F for F, and (C F gd (C F)^T - nu gd C) / 2 for S.
+      scalar_t volume = 0;
+      for (int64_t j = 0; j < groups; ++j) volume += static_cast<scalar_t>(degrees) * gd[j];
+      for (int64_t i = 0; i < size; ++i)
+        for (int64_t j = 0; j < width; ++j)
+          weighted[i * width + j] = gd[j / own_width] * CF[i * width + j];
+      const scalar_t* C = own(form, all);
+      if (!kSquared<scalar_t>) {
+        gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0, products, size);
+        C = products;
+      }
+      for (int64_t i = 0; i < all; ++i) g[i] = scalar_t(-0.5) * volume * C[i];
+      gemm<scalar_t>(false, true, size, size, width, scalar_t(0.5), weighted, width, CF, width, 1,
+                     g, size);
+
+      for (int64_t i = 0; i < narrow; ++i) along[i] = own(grad_root, narrow)[i] - weighted[i];
+      if (gw) gemm<scalar_t>(true, false, size, width, size, 1, H, size, gw, width, 1, along, width);
+      gemm<scalar_t>(true, false, size, width, size, 1, R, size, along, width, 0, gA, width);
+      gemm<scalar_t>(false, true, size, size, width, 1, gA, width, A, width, 0, middle, size);
+      for (int64_t i = 0; i < size; ++i) middle[i * size + i] += volume;
+      halve_and_mirror(middle, size);
+      invert_lower(R, mixed_inverse, size);
+      sandwich(mixed_inverse, middle, products, grad_posterior.data_ptr<scalar_t>() + s * all, size);
+
+      if (grad_inverse || gw) {
+        if (grad_inverse)
+          lower_products<scalar_t>(false, own(*grad_inverse, all), H, -1, 0, middle, size);
+        else
+          std::fill_n(middle, all, scalar_t(0));
+        if (gw)
+          gemm<scalar_t>(false, true, size, size, width, -1, gw, width, own(weights, narrow), width,
+                         1, middle, size);
+        halve_and_mirror(middle, size);
+        sandwich(H, middle, products, mixed_inverse, size);
+        for (int64_t i = 0; i < all; ++i) g[i] += mixed_inverse[i];
+      }
+    });
+  });
+  return {grad_prior, grad_posterior, grad_factor};
+}
+
+// Samples side by side, (S, P, m) to (1, P, S m), for scales that all samples share; and back.
+Tensor fold(const Tensor& samples) {
+  return samples.transpose(0, 1).reshape({1, samples.size(1), -1}).contiguous();
+}
+
+Tensor unfold(const Tensor& columns, int64_t samples) {
+  return columns.reshape({columns.size(1), samples, -1}).transpose(0, 1).contiguous();
+}
+
+// A Bartlett factor T, A = R_mix T C_mix where there is mixing, and the root of the above. Returns
+// F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, A, R.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
+wishart_draw_forward(const Tensor& prior, const Tensor& posterior, const Tensor& gamma,
+                     const Tensor& concentration, const Tensor& rate, const Tensor& loc,
+                     const Tensor& deviation, const Tensor& epsilon,
+                     const std::optional<Tensor>& row_mixing,
+                     const std::optional<Tensor>& column_mixing, double degrees) {
+  const int64_t samples = epsilon.size(0), size = epsilon.size(1), rank = epsilon.size(2);
+  const int64_t batch = prior.size(0);
+  TORCH_CHECK(samples > 0, "deepwishart: there are no samples to draw");
+  check_square(prior, "the prior's scale");
+  check_shape(posterior, {batch, size, size}, "the posterior's scale");
+  check_shape(prior, {batch, size, size}, "the prior's scale");
+  TORCH_CHECK(batch == 1 || batch == samples, "deepwishart: ", batch, " scales for ", samples,
+              " samples");
+  check_shape(gamma, {samples, rank}, "gamma");
+  for (const Tensor* t : {&concentration, &rate}) check_shape(*t, {rank}, "a gamma parameter");
+  for (const Tensor* t : {&loc, &deviation}) check_shape(*t, {size, rank}, "a normal parameter");
+  auto [bartlett, log_q] = scored_factor_forward(gamma, concentration, rate, loc, deviation,
+                                                 epsilon, degrees - static_cast<double>(size) - 1);
+  Tensor factor = bartlett;
+  if (column_mixing) factor = at::matmul(factor, *column_mixing);
+  if (row_mixing) factor = at::matmul(*row_mixing, factor);
+  const bool shared = batch == 1;
+  factor = shared ? fold(factor) : factor.contiguous();
+  Root out = draw_root(prior, posterior, factor, degrees, shared ? samples : 1);
+  if (out.failed.any().item<bool>()) out.log_density.fill_(NAN);
+  const Tensor log_ratio = out.log_density.reshape({samples}) - log_q;
+  return {shared ? unfold(out.root, samples) : out.root,
+          log_ratio,
+          out.inverse,
+          shared ? unfold(out.weights, samples) : out.weights,
+          out.form.is_same(out.inverse) ? out.inverse.clone() : out.form,
+          out.solved,
+          bartlett,
+          factor,
+          out.mixed_lower,
+          out.failed};
+}
+
+// Gradients of prior and posterior scale, gamma, alpha, beta, mu, sigma and the mixing matrices. With
+// the landing stuck to, the density's own dependence on its parameters is left out.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
+wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Tensor& rate,
+                      const Tensor& deviation, const Tensor& epsilon,
+                      const std::optional<Tensor>& row_mixing,
+                      const std::optional<Tensor>& column_mixing, double degrees, bool sticking,
+                      const Tensor& inverse, const Tensor& weights, const Tensor& form,
+                      const Tensor& solved, const Tensor& bartlett, const Tensor& factor,
+                      const Tensor& mixed_lower, const Tensor& grad_root, const Tensor& grad_ratio,
+                      const std::optional<Tensor>& grad_inverse,
+                      const std::optional<Tensor>& grad_weights) {
+  const int64_t samples = epsilon.size(0), size = epsilon.size(1);
+  const bool shared = inverse.size(0) == 1;
+  const auto folded = [shared](const Tensor& t) { return shared ? fold(t) : t.contiguous(); };
+  std::optional<Tensor> gw;
+  if (grad_weights) gw = folded(*grad_weights);
+  const Tensor ratio = grad_ratio.contiguous();
+  auto [grad_prior, grad_posterior, columns] = draw_root_backward(
+      factor, degrees, inverse, mixed_lower, folded(weights), form, solved, folded(grad_root),
+      shared ? ratio.reshape({1, samples}) : ratio.reshape({samples, 1}), grad_inverse, gw);
+  Tensor grad_factor = shared ? unfold(columns, samples) : columns;
+  Tensor grad_row_mixing = at::empty({0}, rate.options()), grad_column_mixing = grad_row_mixing;
+  if (row_mixing) {
+    const Tensor mixed = column_mixing ? at::matmul(bartlett, *column_mixing) : bartlett;
+    grad_row_mixing = at::mm(fold(grad_factor)[0], fold(mixed)[0].t());
+    grad_factor = at::matmul(row_mixing->t(), grad_factor);
+  }
+  if (column_mixing) {
+    grad_column_mixing = at::bmm(bartlett.transpose(1, 2), grad_factor).sum(0);
+    grad_factor = at::matmul(grad_factor, column_mixing->t());
+  }
+  const Tensor slope = -ratio, weight = sticking ? slope : at::zeros_like(slope);
+  const double tilt = degrees - static_cast<double>(size) - 1;
+  auto [grad_gamma, grad_rate, grad_loc, grad_deviation] =
+      scored_factor_backward(gamma, concentration, rate, deviation, epsilon, tilt,
+                             grad_factor.contiguous(), slope, weight);
+  Tensor grad_concentration = at::zeros_like(concentration);
+  if (!sticking) {
+    grad_deviation -= (slope.sum() / deviation).tril(-1);
+    grad_rate += (slope.unsqueeze(1) * (concentration - gamma)).sum(0) / rate;
+    grad_concentration = (slope.unsqueeze(1) * (gamma.log() - concentration.digamma())).sum(0);
+  }
+  return {grad_prior, grad_posterior,     grad_gamma,      grad_concentration, grad_rate,
+          grad_loc,   grad_deviation,     grad_row_mixing, grad_column_mixing};
+}
+
+}  // namespace

@@ -1,0 +1,210 @@
+r"""The output layer with everything integrated out, for Gaussian noise and all rows at once.
+
+Given a sample of the hidden layers, the output is Gaussian process regression with inducing points,
+and the best :math:`q(u)` is known (Titsias, 2009). With :math:`K_{ii} = L L^\top`,
+:math:`A = L^{-1} K_{it}`, noise :math:`\sigma^2` and :math:`B = I + A A^\top/\sigma^2 = L_B L_B^\top`,
+the bound with that :math:`q(u)` is
+
+.. math:: \log \mathcal N(y; 0, A^\top A + \sigma^2 I)
+          - \frac{\operatorname{tr}(K_{tt} - A^\top A)}{2 \sigma^2}
+          = -\tfrac N2 \log 2\pi\sigma^2 - \tfrac12 \log|B| - \frac{y^\top y}{2\sigma^2}
+          + \frac{|L_B^{-1} A y|^2}{2\sigma^4}
+          - \frac{\sum_t k_{tt} - \operatorname{tr} A A^\top}{2 \sigma^2}.
+
+Rows enter through :math:`A A^\top, A y, \sum_t k_{tt}, y^\top y` and N alone: that is the summary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from deepwishart import linalg
+from deepwishart.kernels import Kernel
+from deepwishart.layers.base import Inducing, Rows
+from deepwishart.layers.gaussian import GaussianSample, JointMoments
+from deepwishart.layers.output import OutputLayer, OutputSample, Summary
+from deepwishart.likelihoods import Gaussian, Likelihood
+from deepwishart.operations.collapsed import row_sums
+from deepwishart.operations.condition import condition
+from deepwishart.randomness import Randomness
+
+__all__ = ["CollapsedOutputLayer", "CollapsedSample"]
+
+
+class _Sums(NamedTuple):
+    r""":math:`A A^\top`, :math:`A y`, :math:`\sum_t k_{tt}`, :math:`y^\top y` and N."""
+
+    gram: Tensor
+    products: Tensor
+    variances: Tensor
+    squares: Tensor
+    count: Tensor
+
+
+class CollapsedOutputLayer(OutputLayer):
+    r"""A Gaussian process whose inducing outputs :math:`u` and values :math:`f` are integrated out;
+    nothing is learned but its kernel.
+
+    Its data term is never below that of :class:`~deepwishart.layers.GPOutputLayer` for the same
+    hidden layers, and it needs all rows: there are no minibatches.
+
+    Args:
+        kernel: kernel applied to the previous layer.
+        width: number of target columns.
+        inducing_inputs: inducing points of its own, ``(P, D_in)``, to start from (``dsvi``);
+            ``None`` for those of the layer below.
+        name: how errors call this layer.
+        jitter: relative jitter on :math:`K_{ii}`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> layer = CollapsedOutputLayer(SquaredExponential(dtype=torch.float64), width=1)
+    >>> x, likelihood = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None], Gaussian(1)
+    >>> sample = layer.sample(x, Randomness(10))
+    >>> summary = sample.summarise(x, x.sin(), likelihood)
+    >>> evidence = torch.distributions.MultivariateNormal(
+    ...     torch.zeros(5, dtype=torch.float64),
+    ...     layer.kernel.square(x) + likelihood.noise * torch.eye(5, dtype=torch.float64),
+    ... ).log_prob(x.sin().squeeze(-1))
+    >>> bool((sample.data_term(summary, likelihood) - evidence).abs() < 1e-3)
+    True
+    """
+
+    needs_rows = True
+    inducing_inputs: nn.Parameter | None
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        width: int,
+        *,
+        inducing_inputs: Tensor | None = None,
+        name: str = "the output layer",
+        jitter: float = 1e-6,
+    ) -> None:
+        super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
+        own = None if inducing_inputs is None else nn.Parameter(inducing_inputs.clone())
+        self.register_parameter("inducing_inputs", own)
+
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> CollapsedSample:
+        inducing = inducing if self.inducing_inputs is None else self.inducing_inputs
+        covariance = self.covariance.inducing(inducing, self.jitter)
+        what = f"the kernel matrix of {self.name}"
+        inverse = linalg.factor(covariance.detach(), what=what).inverse
+        return CollapsedSample(self, inducing, covariance, inverse)
+
+
+@dataclass(frozen=True)
+class CollapsedSample(OutputSample):
+    r"""The kernel matrix :math:`K_{ii}` of the sampled inducing points, with :math:`L^{-1}` as a
+    constant."""
+
+    layer: CollapsedOutputLayer
+    inputs: Inducing
+    covariance: Tensor
+    inverse: Tensor
+
+    @property
+    def log_ratio(self) -> Tensor:
+        return self.covariance.new_zeros(())
+
+    def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        sums = row_sums(self.covariance, self.inverse, cross, targets)
+        count = targets.new_tensor(targets.shape[0])
+        return _Sums(*sums, own.sum(-1), targets.square().sum(0), count)
+
+    def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
+        sums, noise = _Sums(*summary), _noise(likelihood)
+        fit = _Fit.of(sums, noise, self.layer.name)
+        columns = (
+            -0.5 * sums.count * (2 * math.pi * noise).log()
+            - 0.5 * linalg.log_det(fit.lower)
+            - 0.5 * sums.squares / noise
+            + 0.5 * fit.whitened.square().sum(-1)
+            - 0.5 * (sums.variances - _trace(sums.gram)).unsqueeze(-1) / noise
+        )
+        return columns.sum(-1)
+
+    def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
+        if summary is None:
+            raise ValueError(f"{self.layer.name} predicts from the sums over its training rows.")
+        fit = _Fit.of(_Sums(*summary), _noise(likelihood), self.layer.name)
+        ratio = self.covariance.new_zeros(())
+        return CollapsedFunction(self.layer, self.inputs, ratio, self.inverse, fit)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    r""":math:`L_B` and its inverse for each column, ``(..., D, P, P)``, and
+    :math:`c = L_B^{-1} A y / \sigma^2`, ``(..., D, P)``."""
+
+    lower: Tensor
+    inverse: Tensor
+    whitened: Tensor
+
+    @classmethod
+    def of(cls, sums: _Sums, noise: Tensor, name: str) -> _Fit:
+        eye = torch.eye(sums.gram.shape[-1], dtype=noise.dtype, device=noise.device)
+        inner = sums.gram.unsqueeze(-3) / noise[:, None, None] + eye
+        lower, inverse = linalg.factor(inner, what=f"the posterior of {name}")
+        products = (sums.products / noise).mT.unsqueeze(-1)
+        return cls(lower, inverse, (inverse @ products).squeeze(-1))
+
+
+@dataclass(frozen=True)
+class CollapsedFunction(GaussianSample):
+    r"""The posterior of the function given all training rows, per posterior sample: with
+    :math:`a_t = L^{-1} k_{it}`,
+
+    .. math:: m_t = a_t^\top L_B^{-\top} c, \qquad
+              v_t = k_{tt} - |a_t|^2 + |L_B^{-1} a_t|^2.
+    """
+
+    inverse: Tensor
+    fit: _Fit
+    _weights: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        weights = (self.fit.inverse.mT @ self.fit.whitened.unsqueeze(-1)).squeeze(-1).mT
+        object.__setattr__(self, "_weights", weights)  # (..., P, D)
+
+    @property
+    def inducing(self) -> Inducing:
+        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
+
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        mean, unexplained = condition(self.inverse, cross, own, self._weights)
+        spread = []
+        for column in range(self.layer.width):
+            projection = self.fit.inverse[..., column, :, :] @ self.inverse
+            _, rest = condition(projection, cross, own, self._weights)
+            spread.append(own - rest)
+        return mean, unexplained.unsqueeze(-1) + torch.stack(spread, dim=-1)
+
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        projected = (self.inverse @ cross).unsqueeze(-3)
+        spread = self.fit.inverse @ projected
+        covariance = square.unsqueeze(-3) - projected.mT @ projected + spread.mT @ spread
+        return JointMoments(projected.squeeze(-3).mT @ self._weights, covariance, square)
+
+
+def _trace(matrix: Tensor) -> Tensor:
+    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def _noise(likelihood: Likelihood) -> Tensor:
+    if not isinstance(likelihood, Gaussian):
+        raise ValueError(
+            f"The collapsed output layer integrates Gaussian noise; {type(likelihood).__name__} "
+            "needs build(..., output='inducing')."
+        )
+    return likelihood.noise

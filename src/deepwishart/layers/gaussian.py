@@ -1,0 +1,252 @@
+r"""Layers that are Gaussian given the layer below: the Wishart process's rows, and deep GPs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from deepwishart import linalg
+from deepwishart.distributions import MatrixNormal
+from deepwishart.kernels import Kernel
+from deepwishart.layers.base import (
+    GramInducing,
+    GramRows,
+    Inducing,
+    Layer,
+    LayerSample,
+    NamedPart,
+    Rows,
+)
+from deepwishart.operations.condition import condition
+from deepwishart.operations.draw_rows import Conditional, draw_rows
+from deepwishart.operations.gaussian import GaussianKernel
+from deepwishart.randomness import RowRandomness
+
+__all__ = [
+    "ConditionalSample",
+    "Covariance",
+    "GaussianLayer",
+    "GaussianPrior",
+    "GaussianSample",
+    "JointMoments",
+    "ProjectedSample",
+]
+
+
+@dataclass(frozen=True)
+class Covariance:
+    r"""The prior covariance :math:`\Sigma = s K` of a Gaussian layer, block by block.
+
+    Args:
+        kernel: :math:`K`, applied to the layer below.
+        variance: :math:`s`: :math:`1/\nu` in hidden layers, so that :math:`F F^\top` is the Gram
+            matrix :math:`G` of the paper, and 1 in the output layer.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> Covariance(SquaredExponential(), variance=0.5).inducing(torch.zeros(1, 2), jitter=1.0)
+    tensor([[1.]], grad_fn=<ViewBackward0>)
+    """
+
+    kernel: Kernel
+    variance: float = 1.0
+
+    def inducing(self, inducing: Inducing, jitter: float = 0.0) -> Tensor:
+        r""":math:`\Sigma_{ii}` from features or from a Gram matrix, with relative jitter."""
+        if isinstance(inducing, GramInducing):
+            matrix = self.kernel.square_from_gram(inducing.gram)
+            jittered = linalg.add_jitter(matrix, jitter) if jitter else matrix
+            return jittered * self.variance
+        return self.kernel.jittered_square(inducing, jitter, self.variance)
+
+    def rows(self, inducing: Inducing, rows: Rows) -> tuple[Tensor | GaussianKernel, Tensor]:
+        r""":math:`\Sigma_{it}`, possibly not yet formed, and the diagonal of
+        :math:`\Sigma_{tt}`."""
+        if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
+            cross, own = self._gram_cross(inducing, rows, joint=False)
+            return cross, self.kernel.diagonal_from_gram(own) * self.variance
+        cross = self.kernel.lazy_cross(inducing, rows, self.variance)
+        return cross, self.kernel.diagonal(rows) * self.variance
+
+    def joint(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
+        r""":math:`\Sigma_{it}` and all of :math:`\Sigma_{tt}`."""
+        if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
+            cross, own = self._gram_cross(inducing, rows, joint=True)
+            return cross, self.kernel.square_from_gram(own) * self.variance
+        cross = self.kernel.cross(inducing, rows) * self.variance
+        return cross, self.kernel.square(rows) * self.variance
+
+    def all_rows(self, rows: Rows) -> Tensor:
+        r""":math:`\Sigma_{tt}` of rows that were sampled jointly."""
+        if isinstance(rows, GramRows):
+            return self.kernel.square_from_gram(rows.own) * self.variance
+        return self.kernel.square(rows) * self.variance
+
+    def _gram_cross(self, inducing: Inducing, rows: Rows, joint: bool) -> tuple[Tensor, Tensor]:
+        if not (isinstance(inducing, GramInducing) and isinstance(rows, GramRows)):
+            raise TypeError("Inducing points and rows are both features, or both Gram matrices.")
+        own = rows.own.diagonal(dim1=-2, dim2=-1) if joint else rows.own
+        norms = inducing.gram.diagonal(dim1=-2, dim2=-1)
+        cross = self.kernel.cross_from_gram(norms, rows.cross, own)
+        return cross * self.variance, rows.own
+
+
+class GaussianPrior(NamedPart):
+    r"""The prior :math:`P(F) = \prod_\lambda \mathcal N(f_\lambda; 0, s K)` over a layer's columns.
+
+    Args:
+        kernel: :math:`K`, applied to the previous layer.
+        width: number of columns.
+        variance: :math:`s`.
+        name: how errors call this layer.
+        jitter: relative jitter on :math:`K_{ii}`.
+    """
+
+    def __init__(
+        self, kernel: Kernel, width: int, *, variance: float, name: str, jitter: float
+    ) -> None:
+        super().__init__(name, jitter)
+        self.kernel = kernel
+        self.width = width
+        self.variance = variance
+
+    @property
+    def covariance(self) -> Covariance:
+        r"""The prior's covariance :math:`\Sigma = s K`."""
+        return Covariance(self.kernel, self.variance)
+
+    def prior(self, kernel_matrix: Tensor) -> Distribution:
+        """Prior of this layer at points whose kernel matrix is ``(..., N, N)``."""
+        covariance = linalg.add_jitter(kernel_matrix, self.jitter) * self.variance
+        lower = linalg.cholesky(covariance, what=f"the prior of {self.name}")
+        return MatrixNormal(lower.new_zeros(*lower.shape[:-1], self.width), lower)
+
+
+class GaussianLayer(GaussianPrior, Layer):
+    """A hidden layer with a Gaussian prior, or that of the Gram matrix of its columns."""
+
+
+@dataclass(frozen=True)
+class JointMoments:
+    """Mean ``(..., N, D)`` and covariance over rows for each column, ``(..., D, N, N)``, or
+    ``(..., 1, N, N)`` where all columns share it; with the prior's covariance ``(..., N, N)``, whose
+    size says how exact the other is."""
+
+    mean: Tensor
+    covariance: Tensor
+    prior: Tensor
+
+    def draw(self, epsilon: Tensor, jitter: float, what: str) -> Tensor:
+        """A sample from standard normal ``epsilon`` ``(S, N, D)``."""
+        relative = self.prior.unsqueeze(-3)
+        root = linalg.cholesky(self.covariance, jitter=jitter, relative_to=relative, what=what)
+        return self.mean + (root @ epsilon.mT.unsqueeze(-1)).squeeze(-1).mT
+
+
+@dataclass(frozen=True)
+class GaussianSample(LayerSample):
+    """Samples of a layer whose rows are Gaussian; a subclass says with which moments.
+
+    Args:
+        layer: the layer that was sampled.
+        inputs: the layer below at the inducing points.
+        ratio: :math:`\\log p - \\log q`.
+    """
+
+    layer: GaussianPrior
+    inputs: Inducing
+    ratio: Tensor
+
+    @property
+    def log_ratio(self) -> Tensor:
+        return self.ratio
+
+    @abstractmethod
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Mean ``(..., N, D)`` and variance ``(..., N, 1)`` or ``(..., N, D)`` of each row."""
+
+    @abstractmethod
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        """Moments of all rows together."""
+
+    def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
+        if joint:
+            return self._joint_rows(rows, random)
+        mean, variance = self.moments(rows)
+        return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
+
+    def _joint_rows(self, rows: Rows, random: RowRandomness) -> Tensor:
+        moments = self.joint_moments(rows)
+        epsilon = random.normal(*moments.mean.shape[-2:])
+        what = f"the conditional covariance of {self.layer.name}"
+        return moments.draw(epsilon, self.layer.jitter, what)
+
+
+@dataclass(frozen=True)
+class ProjectedSample(GaussianSample):
+    r"""Rows with mean :math:`(H \Sigma_{it})^\top w` and variance
+    :math:`\Sigma_{tt} - |H \Sigma_{it}|^2`.
+
+    Args:
+        projection: :math:`H`, ``(..., P, P)``.
+        weights: :math:`w`, ``(..., P, D)``.
+    """
+
+    projection: Tensor
+    weights: Tensor
+
+    @property
+    def inducing(self) -> Inducing:
+        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
+
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        mean, variance = condition(self.projection, cross, own, self.weights)
+        return mean, variance.unsqueeze(-1)
+
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        projected = self.projection @ cross
+        covariance = square - projected.mT @ projected
+        return JointMoments(projected.mT @ self.weights, covariance.unsqueeze(-3), square)
+
+
+@dataclass(frozen=True)
+class ConditionalSample(GaussianSample):
+    r"""Rows given sampled inducing points :math:`F_i`:
+
+    .. math:: F_t \mid F_i \sim \mathcal{MN}\big(\Sigma_{ti} \Sigma_{ii}^{-1} F_i,\;
+              \Sigma_{tt} - \Sigma_{ti} \Sigma_{ii}^{-1} \Sigma_{it},\; I\big)
+
+    (paper, Eq. Ft|Fi).
+
+    Args:
+        given: :math:`F_i` and the factors of :math:`\Sigma_{ii}`.
+    """
+
+    given: Conditional
+
+    @property
+    def inducing(self) -> Tensor:
+        return self.given.root
+
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        return self._projected.moments(rows)
+
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        return self._projected.joint_moments(rows)
+
+    def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
+        if joint:
+            return self._joint_rows(rows, random)
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        epsilon = random.normal(own.shape[-1], self.given.root.shape[-1])
+        return draw_rows(self.given, cross, own, epsilon)
+
+    @property
+    def _projected(self) -> ProjectedSample:
+        given = self.given
+        return ProjectedSample(self.layer, self.inputs, self.ratio, given.inverse, given.weights)

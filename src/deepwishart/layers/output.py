@@ -1,0 +1,100 @@
+r"""What every output layer does: sum up rows and their targets, and predict.
+
+The ELBO's data term is a function of sums over rows (:class:`Summary`), whichever way the output layer
+treats its inducing variables. Rows can therefore be visited in chunks, by several processes, in any
+order, and only the sums are kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from deepwishart.layers.base import Inducing, Rows
+from deepwishart.layers.gaussian import GaussianPrior, GaussianSample
+from deepwishart.likelihoods import Likelihood
+from deepwishart.randomness import Randomness
+
+__all__ = ["InducingOutputSample", "OutputLayer", "OutputSample", "Summary", "add_summaries"]
+
+Summary = tuple[Tensor, ...]
+
+
+def add_summaries(summaries: Iterable[Summary]) -> Summary:
+    """The summary of all rows, from those of disjoint parts of them.
+
+    >>> add_summaries([(torch.ones(2),), (torch.ones(2),)])
+    (tensor([2., 2.]),)
+    """
+    return tuple(torch.stack(parts).sum(0) for parts in zip(*summaries, strict=True))
+
+
+class OutputSample(ABC):
+    """Samples of the output layer at the inducing points, as far as they are sampled at all."""
+
+    @property
+    @abstractmethod
+    def log_ratio(self) -> Tensor:
+        r""":math:`\mathbb E_Q \log p(u)/q(u)`, where it is not part of :meth:`data_term`."""
+
+    @abstractmethod
+    def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
+        """Sums over rows, which add up over disjoint parts of the data.
+
+        Args:
+            rows: the last hidden layer at some rows.
+            targets: their targets ``(N, D)``.
+            likelihood: the model's.
+        """
+
+    @abstractmethod
+    def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
+        r""":math:`\mathbb E_Q \log p(y \mid f)`, or a bound that integrates :math:`f`, from the
+        sums over all rows; ``(S,)``."""
+
+    @abstractmethod
+    def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
+        """The posterior of the latent function at any row.
+
+        Args:
+            summary: of all training rows; ``None`` where :attr:`OutputLayer.needs_rows` is false.
+            likelihood: the model's.
+        """
+
+
+class OutputLayer(GaussianPrior, ABC):
+    """The last layer: a Gaussian process given the layer below."""
+
+    #: Whether the bound and predictions need all training rows at once.
+    needs_rows = False
+
+    @abstractmethod
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> OutputSample:
+        """Samples of this layer at the inducing points, as :meth:`Layer.sample` makes them of a
+        hidden layer; ``integrate=False`` is for layers that have inducing variables to draw."""
+
+
+class InducingOutputSample(OutputSample):
+    """Outputs whose posterior is fixed by the inducing points: rows are independent given it."""
+
+    def __init__(self, function: GaussianSample) -> None:
+        self.function = function
+
+    @property
+    def log_ratio(self) -> Tensor:
+        return self.function.log_ratio
+
+    def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
+        mean, variance = self.function.moments(rows)
+        return (likelihood.expected_log_prob(targets, mean, variance).sum(-1),)
+
+    def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
+        return summary[0]
+
+    def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
+        return self.function

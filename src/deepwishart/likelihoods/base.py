@@ -1,0 +1,110 @@
+r"""What every likelihood does: expect its log density under Gaussian latents, and predict."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+__all__ = ["Likelihood", "Mixture"]
+
+
+class Mixture(NamedTuple):
+    r"""A predictive distribution as a weighted sum of simple ones.
+
+    Attributes:
+        components: with batch shape ``(K, ..., N, D)``, one entry per target.
+        log_weights: ``(K,)``, with :math:`\sum_k w_k = 1`.
+    """
+
+    components: Distribution
+    log_weights: Tensor
+
+
+class Likelihood(nn.Module, ABC):
+    r"""How targets :math:`y` arise from latent functions :math:`f`.
+
+    A new likelihood states :meth:`distribution`, the law of the targets given the latents; the
+    rest follows by Gauss--Hermite quadrature with nodes :math:`x_q` and weights :math:`w_q`,
+
+    .. math:: \mathbb E_{\mathcal N(f; m, v)} \log p(y \mid f)
+              \approx \sum_q w_q \log p(y \mid m + \sqrt v\, x_q), \qquad
+              \int p(y \mid f)\, \mathcal N(f; m, v)\, df
+              \approx \sum_q w_q\, p(y \mid m + \sqrt v\, x_q),
+
+    which is for likelihoods with one latent column per target. Others, and those with a closed
+    form, override the two methods. Check one with :func:`deepwishart.testing.check_likelihood`.
+
+    Args:
+        num_outputs: number of target columns D.
+        num_latents: number of latent columns; one per target if ``None``.
+
+    >>> class Logistic(Likelihood):
+    ...     def distribution(self, latents):
+    ...         return torch.distributions.Bernoulli(logits=latents)
+    >>> likelihood = Logistic(num_outputs=1)
+    >>> zero, one = torch.zeros(3, 1), torch.ones(3, 1)
+    >>> likelihood.expected_log_prob(one, mean=zero, variance=one).shape
+    torch.Size([3])
+    """
+
+    #: Number of quadrature nodes.
+    num_nodes = 32
+
+    def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
+        super().__init__()
+        if num_outputs < 1:
+            raise ValueError(f"num_outputs must be at least 1, got {num_outputs}.")
+        self.num_outputs = num_outputs
+        self.num_latents = num_outputs if num_latents is None else num_latents
+
+    @abstractmethod
+    def distribution(self, latents: Tensor) -> Distribution:
+        """The targets given the latent functions, ``(..., N, num_latents)``: a distribution with
+        batch shape ``(..., N, D)``, targets being independent."""
+
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r""":math:`\mathbb E_{\mathcal N(f; m, v)} \log p(y \mid f)`, summed over target columns.
+
+        Args:
+            y: targets, ``(N, D)``.
+            mean: of the latents, ``(..., N, num_latents)``.
+            variance: likewise, or ``(..., N, 1)``.
+
+        Returns:
+            ``(..., N)``.
+        """
+        latents, weights = self._nodes(mean, variance)
+        terms = self.distribution(latents).log_prob(y)
+        return torch.tensordot(weights, terms.sum(-1), dims=1)
+
+    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
+        """The targets, for latents with these moments (shapes as in :meth:`expected_log_prob`)."""
+        latents, weights = self._nodes(mean, variance)
+        return Mixture(self.distribution(latents), weights.log())
+
+    def initial_latents(self, y: Tensor) -> Tensor:
+        """Latents ``(N, num_latents)`` for the output layer to start from, given targets."""
+        return y if self.num_latents == self.num_outputs else y.new_zeros(len(y), self.num_latents)
+
+    def summary(self) -> dict[str, float]:
+        """Numbers worth recording during training, by name."""
+        return {}
+
+    def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents at the quadrature nodes, ``(Q, ..., N, D)``, and weights ``(Q,)``."""
+        if self.num_latents != self.num_outputs:
+            raise NotImplementedError(
+                f"{type(self).__name__} has {self.num_latents} latent columns for "
+                f"{self.num_outputs} targets: it has to define expected_log_prob and predictive, "
+                "since one-dimensional quadrature does not apply."
+            )
+        nodes, weights = np.polynomial.hermite_e.hermegauss(self.num_nodes)
+        x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
+        # The root of a variance that is exactly zero has no gradient.
+        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+        return mean + deviation * x, mean.new_tensor(weights / weights.sum())

@@ -1,0 +1,233 @@
+"""The one model class: inputs, hidden layers, an output layer and a likelihood."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from deepwishart.layers import Inducing, Layer, LayerSample, OutputLayer
+from deepwishart.likelihoods import Likelihood
+from deepwishart.models.posterior import FunctionSamples, Posterior
+from deepwishart.models.sample import ProcessSample
+from deepwishart.predict import Predictive
+from deepwishart.randomness import Randomness
+
+__all__ = ["DeepKernelProcess"]
+
+
+class DeepKernelProcess(nn.Module):
+    r"""A deep kernel process: :math:`X \to K \to G_1 \to K \to \dots \to f \to y`.
+
+    All four processes are this class with different layers; :func:`deepwishart.build` puts one
+    together. The input Gram matrix is :math:`G_0 = X X^\top / \nu_0` (paper, Eq. def:deepiw), so
+    rows enter as :math:`X / \sqrt{\nu_0}`.
+
+    Args:
+        process: name of the process, for printing and saving.
+        layers: hidden layers, in order; empty for a sparse GP.
+        output: output layer, with one column for each of the likelihood's latent functions.
+        likelihood: observation model.
+        inducing_inputs: :math:`X_i`, ``(P, nu_0)``, shared by all layers, or ``None`` where each
+            layer has its own (``dsvi``).
+        num_features: number of input columns :math:`\nu_0`.
+        num_inducing: number of inducing points, where layers have their own.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> model.predict(X[:3]).mean.shape, model.sample_functions(X, 4).functions.shape
+    (torch.Size([3]), torch.Size([4, 20, 1]))
+    """
+
+    training_inputs: Tensor | None
+    training_targets: Tensor | None
+
+    def __init__(
+        self,
+        process: str,
+        layers: Sequence[Layer],
+        output: OutputLayer,
+        likelihood: Likelihood,
+        *,
+        inducing_inputs: Tensor | None,
+        num_features: int,
+        num_inducing: int | None = None,
+    ) -> None:
+        super().__init__()
+        if output.width != likelihood.num_latents:
+            raise ValueError(
+                f"The output layer has {output.width} columns, but {type(likelihood).__name__} "
+                f"needs {likelihood.num_latents} latent functions."
+            )
+        self.process = process
+        self.layers = nn.ModuleList(layers)
+        self.output = output
+        self.likelihood = likelihood
+        self.num_features = num_features
+        self.inducing_inputs = None if inducing_inputs is None else nn.Parameter(inducing_inputs)
+        own = len(inducing_inputs) if inducing_inputs is not None else 0
+        self.num_inducing = own if num_inducing is None else num_inducing
+        self.register_buffer("training_inputs", None)
+        self.register_buffer("training_targets", None)
+
+    @property
+    def hidden(self) -> list[Layer]:
+        """The hidden layers, in order."""
+        return [cast(Layer, layer) for layer in self.layers]
+
+    @property
+    def depth(self) -> int:
+        """Number of layers, the output layer included."""
+        return len(self.layers) + 1
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of target columns."""
+        return self.likelihood.num_outputs
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating point type of the parameters, and of everything computed from them."""
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the parameters."""
+        return next(self.parameters()).device
+
+    def check_inputs(self, X: Tensor) -> Tensor:
+        """``X`` as this model needs it; a clear error if it does not fit."""
+        if not isinstance(X, Tensor) or X.ndim != 2 or X.shape[1] != self.num_features:
+            found = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            raise ValueError(
+                f"X must be a tensor of shape (rows, {self.num_features}), got {found}."
+            )
+        return _dense(X, "X").to(dtype=self.dtype, device=self.device)
+
+    def check_targets(self, y: Tensor, num_rows: int) -> Tensor:
+        """``y`` as a ``(rows, D)`` tensor; a clear error if it does not fit."""
+        if not isinstance(y, Tensor):
+            raise ValueError(f"y must be a tensor, got {type(y).__name__}.")
+        y = y.unsqueeze(-1) if y.ndim == 1 else y
+        if y.shape != (num_rows, self.num_outputs):
+            raise ValueError(
+                f"y must have shape ({num_rows}, {self.num_outputs})"
+                f"{f' or ({num_rows},)' if self.num_outputs == 1 else ''}, got {tuple(y.shape)}."
+            )
+        return _dense(y, "y").to(dtype=self.dtype, device=self.device)
+
+    def check_data(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Both, with at least one row and finite values only."""
+        X = self.check_inputs(X)
+        y = self.check_targets(y, X.shape[0])
+        if X.shape[0] == 0:
+            raise ValueError("X has no rows.")
+        for name, values in (("X", X), ("y", y)):
+            if not torch.isfinite(values).all():
+                raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
+        return X, y
+
+    def scale_inputs(self, X: Tensor) -> Tensor:
+        r""":math:`F_0 = X / \sqrt{\nu_0}`, so that :math:`G_0 = F_0 F_0^\top`."""
+        return X / math.sqrt(self.num_features)
+
+    def first_inducing(self) -> Tensor:
+        """The inducing points as they enter the first layer; none where layers have their own."""
+        if self.inducing_inputs is None:
+            return torch.empty(0, self.num_features, dtype=self.dtype, device=self.device)
+        return self.scale_inputs(self.inducing_inputs)
+
+    def randomness(self, num_samples: int, generator: torch.Generator | None = None) -> Randomness:
+        """Randomness for this model's dtype and device."""
+        return Randomness(num_samples, generator, self.dtype, self.device)
+
+    def sample(self, random: Randomness, *, integrate: bool = True) -> ProcessSample:
+        """Posterior samples of every layer at the inducing points, the first half of Algorithm 1.
+
+        Args:
+            random: source of randomness, which says how many samples.
+            integrate: integrate out what can be, see :meth:`deepwishart.layers.Layer.sample`.
+        """
+        inducing: Inducing = self.first_inducing()
+        samples: list[LayerSample] = []
+        for layer in self.hidden:
+            samples.append(layer.sample(inducing, random, integrate=integrate))
+            inducing = samples[-1].inducing
+        output = self.output.sample(inducing, random, integrate=integrate)
+        return ProcessSample(self, tuple(samples), output, random.num_samples)
+
+    def remember(self, X: Tensor, y: Tensor) -> None:
+        """Keep the rows that predictions condition on, where the output layer needs them."""
+        if self.output.needs_rows:
+            self.training_inputs, self.training_targets = self.check_data(X, y)
+
+    def posterior(
+        self, num_samples: int = 100, generator: torch.Generator | None = None
+    ) -> Posterior:
+        """Posterior samples of the whole model, to be asked about any rows.
+
+        Args:
+            num_samples: number of samples.
+            generator: randomness; PyTorch's default generator if ``None``.
+        """
+        return Posterior.draw(self, num_samples, generator)
+
+    def predict(
+        self, X: Tensor, num_samples: int = 100, generator: torch.Generator | None = None
+    ) -> Predictive:
+        """Predictive distribution of the targets at ``X``, a
+        :class:`~deepwishart.predict.Predictive`.
+
+        Every row of a posterior sample uses the same noise, so a row's prediction does not
+        depend on the other rows.
+
+        Args:
+            X: inputs ``(N, num_features)``.
+            num_samples: number of posterior samples, the components of the mixture.
+            generator: randomness; PyTorch's default generator if ``None``.
+        """
+        X = self.check_inputs(X)
+        return self.posterior(num_samples, generator).predict(X)
+
+    def sample_functions(
+        self, X: Tensor, num_samples: int = 10, generator: torch.Generator | None = None
+    ) -> FunctionSamples:
+        """Functions drawn jointly over all rows, with every layer's features or Gram matrix.
+
+        Args:
+            X: inputs ``(N, num_features)``; the cost is cubic in N.
+            num_samples: number of functions.
+            generator: randomness; PyTorch's default generator if ``None``.
+        """
+        X = self.check_inputs(X)
+        return self.posterior(num_samples, generator).sample_functions(X)
+
+    def snapshot(self) -> DeepKernelProcess:
+        """A detached copy that later training does not change."""
+        return copy.deepcopy(self).requires_grad_(False)
+
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """As ``load_state_dict``, for models with any number of training rows."""
+        for name in ("training_inputs", "training_targets"):
+            if name in tensors:
+                setattr(self, name, torch.empty_like(tensors[name], device=self.device))
+        self.load_state_dict(tensors)
+
+    def extra_repr(self) -> str:
+        """Process and depth, for ``print``."""
+        return f"process={self.process!r}, depth={self.depth}"
+
+
+def _dense(values: Tensor, name: str) -> Tensor:
+    """Without gradient, and refused where it has no ordinary values."""
+    if values.layout != torch.strided or values.device.type == "meta" or values.is_complex():
+        kind = "complex" if values.is_complex() else f"{values.layout} on {values.device}"
+        raise ValueError(
+            f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
+        )
+    return values.detach()

@@ -1,0 +1,36 @@
+"""Shapes: one batch dimension for compiled loops, and rows in pieces that stay in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["CACHED_ROWS", "contiguous", "flatten", "flatten_all", "row_pieces"]
+
+CACHED_ROWS = 1024
+
+
+def flatten(tensor: Tensor) -> Tensor:
+    """All batch dimensions as one, which may be of size 1; contiguous."""
+    return (tensor.unsqueeze(0) if tensor.ndim == 2 else tensor.flatten(0, -3)).contiguous()
+
+
+def flatten_all(*tensors: Tensor) -> list[Tensor]:
+    """The same for matrices whose batch dimensions broadcast."""
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in tensors))
+    return [flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
+
+
+def contiguous(gradient: Tensor | None) -> Tensor | None:
+    """An incoming gradient, if there is one, as compiled loops want it."""
+    return None if gradient is None else gradient.contiguous()
+
+
+def row_pieces(tensor: Tensor, dim: int) -> Sequence[Tensor]:
+    """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
+    if tensor.shape[dim] <= CACHED_ROWS:
+        return [tensor]
+    pieces: tuple[Tensor, ...] = tensor.split(CACHED_ROWS, dim=dim)
+    return pieces

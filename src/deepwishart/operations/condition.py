@@ -1,0 +1,216 @@
+r"""Moments of rows given inducing points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from deepwishart import _native
+from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.gaussian import GaussianKernel
+
+__all__ = ["condition"]
+
+
+def condition(
+    projection: Tensor, cross: Tensor | GaussianKernel, diagonal: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Gaussian conditional of data points given whitened inducing weights.
+
+    .. math:: A = H K_{it}, \qquad m_t = A^\top w, \qquad v_t = k_{tt} - \sum_p A_{pt}^2
+
+    With :math:`H = L^{-1}` and :math:`w = L^{-1} F_i` this is the conditional of the paper's
+    Eq. (Ft|Fi). A kernel without sample dimension (the first layer) is projected once and its
+    weights are folded into columns.
+
+    Args:
+        projection: :math:`H`, ``(..., P, P)``.
+        cross: :math:`K_{it}`, ``(..., P, N)``, possibly not yet formed.
+        diagonal: :math:`k_{tt}`, ``(..., N)``.
+        weights: :math:`w`, ``(..., P, D)``.
+
+    Returns:
+        mean ``(..., N, D)`` and variance ``(..., N)``; the variance is floored at the dtype's
+        machine epsilon times :math:`k_{tt}`, and has no sample dimension where the kernel has none.
+
+    >>> inverse = torch.tensor([[2.0]]).rsqrt()  # a single inducing point, K_ii = 2
+    >>> K_it, k_tt, F_i = torch.tensor([[1.0]]), torch.tensor([2.0]), torch.tensor([[4.0]])
+    >>> mean, variance = condition(inverse, K_it, k_tt, inverse @ F_i)
+    >>> round(mean.item(), 4), round(variance.item(), 4)
+    (2.0, 1.5)
+    """
+    shared = diagonal.ndim == 1 and weights.ndim > 2
+    if shared:
+        batch, width = weights.shape[:-2], weights.shape[-1]
+        weights = weights.movedim(-2, 0).reshape(weights.shape[-2], -1)
+    if _native.operations(projection) is None:
+        mean, squares = plain_moments(projection, cross, weights)
+    else:
+        mean, squares = _compiled_moments(projection, cross, weights)
+        mean = mean.reshape(*diagonal.shape, -1)
+        squares = squares.reshape(diagonal.shape)
+    if shared:
+        mean = mean.reshape(-1, *batch, width).movedim(0, -2)
+    floor = torch.finfo(diagonal.dtype).eps * diagonal.detach()
+    return mean, torch.maximum(diagonal - squares, floor)
+
+
+def plain_moments(
+    projection: Tensor, cross: Tensor | GaussianKernel, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    r""":math:`m` and :math:`\sum_p A_{pt}^2` in ordinary PyTorch."""
+    block = cross.form() if isinstance(cross, GaussianKernel) else cross
+    projected = projection @ block
+    return projected.mT @ weights, projected.square().sum(-2)
+
+
+def _compiled_moments(
+    projection: Tensor, cross: Tensor | GaussianKernel, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    if isinstance(cross, GaussianKernel):
+        pieces = [
+            _gaussian_moments(projection, replace(cross, right=part), weights)
+            for part in row_pieces(cross.right, dim=-2)
+        ]
+    else:
+        pieces = []
+        for part in row_pieces(cross, dim=-1):
+            mean, squares, _ = Condition.apply(*flatten_all(projection, part, weights))
+            pieces.append((mean, squares))
+    if len(pieces) == 1:
+        return pieces[0]
+    return torch.cat([m for m, _ in pieces], dim=1), torch.cat([s for _, s in pieces], dim=1)
+
+
+def _gaussian_moments(
+    projection: Tensor, kernel: GaussianKernel, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    first, left, right, last = flatten_all(projection, kernel.left, kernel.right, weights)
+    mean, squares, *_ = GaussianCondition.apply(
+        first, left, right, kernel.log_height, kernel.log_lengthscale, last
+    )
+    return mean, squares
+
+
+class Condition(torch.autograd.Function):
+    r""":math:`(H, K_{it}, w) \mapsto (m, s)`, :math:`s_t = \sum_p A_{pt}^2`. With incoming
+    gradients :math:`\bar m, \bar s`:
+
+    .. math:: \bar A = w \bar m^\top + 2 A \operatorname{diag}(\bar s), \quad
+              \bar w = A \bar m, \quad \bar H = \bar A K_{it}^\top, \quad
+              \bar K_{it} = H^\top \bar A
+
+    One product of size :math:`P^2 N` forward and two backward; everything else is
+    :math:`P N D`, folded into those three, or one pass over a :math:`P \times N` block. In double
+    precision squares are computed from :math:`C = H^\top H` as :math:`k_t^\top C k_t`, which saves
+    one of the two products of the gradient: :math:`\bar C = K_{it} \operatorname{diag}(\bar s)
+    K_{it}^\top` and :math:`\bar H = 2 H \bar C + w (K_{it} \bar m)^\top`. It rounds by about
+    :math:`\epsilon |C| k_{tt}`, which is what sets whole models of many inducing points apart from
+    the plain path (docs, "Performance").
+    """
+
+    @staticmethod
+    def forward(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.condition_forward(projection, cross, weights)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(output[2])
+        ctx.save_for_backward(*inputs, output[2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_mean: Tensor, grad_squares: Tensor, _: Tensor
+    ) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.condition_backward(
+            *ctx.saved_tensors, grad_mean.contiguous(), grad_squares.contiguous()
+        )
+
+
+class GaussianCondition(torch.autograd.Function):
+    r""":class:`Condition` with :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}` formed on the way.
+
+    With :math:`a = x/\ell, b = y/\ell` and :math:`\bar E = \bar K_{it} \odot K_{it}` the gradient
+    of the exponent,
+
+    .. math:: \bar a_i = \sum_t \bar E_{it} (b_t - a_i), \quad
+              \bar b_t = \sum_i \bar E_{it} (a_i - b_t), \quad
+              \overline{\log h} = \sum_{it} \bar E_{it}, \quad
+              \overline{\log \ell} = -\sum_i a_i^\top \bar a_i - \sum_t b_t^\top \bar b_t,
+
+    the last because the exponent is homogeneous of degree two in the features.
+    """
+
+    @staticmethod
+    def forward(
+        projection: Tensor,
+        left: Tensor,
+        right: Tensor,
+        log_height: Tensor,
+        log_lengthscale: Tensor,
+        weights: Tensor,
+    ) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.gaussian_condition_forward(
+            projection, left, right, log_height, log_lengthscale, weights
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        projection, _, _, _, log_lengthscale, weights = inputs
+        _, _, cross, projected, a, b = output
+        ctx.mark_non_differentiable(cross, projected, a, b)
+        ctx.save_for_backward(projection, a, b, weights, cross, projected, log_lengthscale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad_mean: Tensor, grad_squares: Tensor, *_: Tensor
+    ) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.gaussian_condition_backward(
+            *ctx.saved_tensors, grad_mean.contiguous(), grad_squares.contiguous()
+        )
+
+
+@torch.library.register_fake("deepwishart::condition_forward")
+def _(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, size, rows = cross.shape
+    width = weights.shape[-1]
+    shapes = ((batch, rows, width), (batch, rows), (batch, size + width, rows))
+    first, second, third = (cross.new_empty(shape) for shape in shapes)
+    return first, second, third
+
+
+@torch.library.register_fake("deepwishart::condition_backward")
+def _(
+    projection: Tensor, cross: Tensor, weights: Tensor, product: Tensor, *gradients: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(projection), torch.empty_like(cross), torch.empty_like(weights)
+
+
+@torch.library.register_fake("deepwishart::gaussian_condition_forward")
+def _(
+    projection: Tensor,
+    left: Tensor,
+    right: Tensor,
+    log_height: Tensor,
+    log_lengthscale: Tensor,
+    weights: Tensor,
+) -> tuple[Tensor, ...]:
+    batch, size, _ = left.shape
+    rows, width = right.shape[1], weights.shape[-1]
+    shapes = ((batch, rows, width), (batch, rows), (batch, size, rows), (batch, size + width, rows))
+    return *(left.new_empty(s) for s in shapes), torch.empty_like(left), torch.empty_like(right)
+
+
+@torch.library.register_fake("deepwishart::gaussian_condition_backward")
+def _(
+    projection: Tensor, a: Tensor, b: Tensor, weights: Tensor, *rest: Tensor
+) -> tuple[Tensor, ...]:
+    scalar = a.new_empty(())
+    like = (torch.empty_like(t) for t in (projection, a, b))
+    return *like, scalar, torch.empty_like(scalar), torch.empty_like(weights)

@@ -1,0 +1,167 @@
+r"""Draws of rows given inducing points."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from deepwishart import _native
+from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.condition import condition
+from deepwishart.operations.gaussian import GaussianKernel
+
+__all__ = ["Conditional", "draw_rows"]
+
+
+class Conditional(NamedTuple):
+    r"""Sampled inducing points, as rows are conditioned on them.
+
+    Attributes:
+        covariance: :math:`K = L L^\top` with jitter, ``(P, P)`` or ``(S, P, P)``.
+        inverse: :math:`H = L^{-1}`, likewise.
+        root: :math:`F_i`, ``(S, P, D)``.
+        weights: :math:`w = H F_i`, ``(S, P, D)``.
+        form: :math:`K^{-1}`, or :math:`H` in single precision, as a constant; ``None`` where
+            :func:`draw_rows` has no use for it.
+        solved: :math:`K^{-1} F_i` as a constant, likewise.
+    """
+
+    covariance: Tensor
+    inverse: Tensor
+    root: Tensor
+    weights: Tensor
+    form: Tensor | None = None
+    solved: Tensor | None = None
+
+    @classmethod
+    def of(cls, covariance: Tensor, inverse: Tensor, root: Tensor) -> Conditional:
+        r"""From :math:`K`, :math:`L^{-1}` and :math:`F_i`.
+
+        >>> one = torch.ones(1, 1)
+        >>> Conditional.of(one, one, 2 * one[None]).weights
+        tensor([[[2.]]])
+        """
+        weights = inverse @ root
+        if covariance.ndim != 3 or _native.operations(covariance) is None:
+            return cls(covariance, inverse, root, weights)
+        with torch.no_grad():
+            form = inverse.mT @ inverse if inverse.dtype == torch.float64 else inverse.detach()
+            solved = inverse.mT @ weights
+        return cls(covariance, inverse, root, weights, form.contiguous(), solved)
+
+
+def draw_rows(
+    given: Conditional, cross: Tensor | GaussianKernel, diagonal: Tensor, epsilon: Tensor
+) -> Tensor:
+    r"""A draw :math:`m_t + \sqrt{v_t}\, \epsilon_t` with the moments of :func:`condition`.
+
+    Args:
+        given: the inducing points.
+        cross: :math:`K_{it}`, ``(..., P, N)``, possibly not yet formed.
+        diagonal: :math:`k_{tt}`, ``(..., N)``; with a :class:`GaussianKernel` it is the height.
+        epsilon: standard normal, ``(S, N, D)``, or ``(S, 1, D)`` for all rows.
+
+    Returns:
+        ``(S, N, D)``.
+
+    >>> one = torch.ones(1, 1)
+    >>> draw_rows(Conditional.of(one, one, one[None]), 0.5 * one, one[0], 2.0 * one[None])
+    tensor([[[2.2321]]])
+    """
+    if given.form is None or given.solved is None or not isinstance(cross, GaussianKernel):
+        mean, variance = condition(given.inverse, cross, diagonal, given.weights)
+        return torch.addcmul(mean, variance.sqrt().unsqueeze(-1), epsilon)
+    epsilon = epsilon.expand(-1, diagonal.shape[-1], -1)
+    pieces = []
+    for right, noise in zip(
+        row_pieces(cross.right, dim=-2), row_pieces(epsilon, dim=-2), strict=True
+    ):
+        covariance, root, left, rows, form, solved, noise = flatten_all(
+            given.covariance, given.root, cross.left, right, given.form, given.solved, noise
+        )
+        scalars = (cross.log_height, cross.log_lengthscale)
+        drawn, *_ = GaussianDraw.apply(covariance, root, left, rows, *scalars, form, solved, noise)
+        pieces.append(drawn)
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
+
+
+class GaussianDraw(torch.autograd.Function):
+    r"""A draw of rows with :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}` formed on the way.
+
+    .. math:: F_t = m_t + d_t\, \epsilon_t, \quad m_t = k_t^\top K_{ii}^{-1} F_i, \quad
+              d_t^2 = \max(h - s_t, \text{floor}), \quad s_t = k_t^\top K_{ii}^{-1} k_t
+
+    The gradient goes to :math:`K_{ii}` and :math:`F_i` directly, past any factor. With
+    :math:`B = K_{ii}^{-1} K_{it}`, :math:`\bar m = \bar F_t` and
+    :math:`\bar s_t = -\tfrac{1}{2 d_t}\, \bar F_t^\top \epsilon_t` (0 where floored),
+
+    .. math:: \bar K_{it} = 2 B \operatorname{diag}(\bar s) + K_{ii}^{-1} F_i\, \bar m^\top, \quad
+              \bar F_i = B \bar m, \quad
+              \bar K_{ii} = -\tfrac12 \big(\bar K_{it} B^\top
+              + \bar F_i\, (K_{ii}^{-1} F_i)^\top\big),
+
+    which is symmetric: one product of size :math:`P^2 N` forward and one backward (two in single
+    precision, where :math:`K_{ii}^{-1}` is too inexact and :math:`L^{-1}` is used), and none of
+    size :math:`P^3`. Features and height receive the rest as in
+    :class:`~deepwishart.operations.condition.GaussianCondition`. ``form`` and ``solved`` are taken
+    as known functions of ``kernel`` and ``root``.
+    """
+
+    @staticmethod
+    def forward(
+        kernel: Tensor,
+        root: Tensor,
+        left: Tensor,
+        right: Tensor,
+        log_height: Tensor,
+        log_lengthscale: Tensor,
+        form: Tensor,
+        solved: Tensor,
+        epsilon: Tensor,
+    ) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.gaussian_sample_forward(
+            form, solved, left, right, log_height, log_lengthscale, epsilon
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, _, _, _, log_height, log_lengthscale, form, solved, epsilon = inputs
+        _, cross, product, a, b, deviation = output
+        ctx.mark_non_differentiable(cross, product, a, b, deviation)
+        ctx.save_for_backward(
+            form, solved, a, b, cross, product, epsilon, deviation, log_height, log_lengthscale
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = torch.ops.deepwishart.gaussian_sample_backward(
+            *ctx.saved_tensors, grad.contiguous()
+        )
+        return *gradients, None, None, None
+
+
+@torch.library.register_fake("deepwishart::gaussian_sample_forward")
+def _(
+    form: Tensor,
+    solved: Tensor,
+    left: Tensor,
+    right: Tensor,
+    log_height: Tensor,
+    log_lengthscale: Tensor,
+    epsilon: Tensor,
+) -> tuple[Tensor, ...]:
+    batch, size, width = solved.shape
+    rows = right.shape[1]
+    cross, product = left.new_empty(batch, size, rows), left.new_empty(batch, size + width, rows)
+    kept = torch.empty_like(left), torch.empty_like(right), left.new_empty(batch, rows)
+    return torch.empty_like(epsilon), cross, product, *kept
+
+
+@torch.library.register_fake("deepwishart::gaussian_sample_backward")
+def _(form: Tensor, solved: Tensor, a: Tensor, b: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    like = (torch.empty_like(t) for t in (form, solved, a, b))
+    return *like, a.new_empty(()), a.new_empty(())

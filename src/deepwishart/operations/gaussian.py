@@ -1,0 +1,146 @@
+r"""The squared exponential kernel as matrices: formed here, or later where it is consumed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from deepwishart import _native
+from deepwishart.operations.batches import flatten
+
+__all__ = ["GaussianKernel", "gaussian_square"]
+
+
+@dataclass(frozen=True)
+class GaussianKernel:
+    r"""The block :math:`K_{ij} = h\, e^{-|x_i - y_j|^2/2\ell^2}`, not yet formed.
+
+    Operations on rows form it in cache, together with the products that consume it.
+
+    Args:
+        left: :math:`x`, ``(..., P, D)``.
+        right: :math:`y`, ``(..., N, D)``.
+        log_height: :math:`\log h`, a scalar.
+        log_lengthscale: :math:`\log \ell`, a scalar.
+
+    >>> zero = torch.tensor(0.0)
+    >>> GaussianKernel(torch.zeros(1, 2), torch.zeros(3, 2), zero, zero).form()
+    tensor([[1., 1., 1.]])
+    """
+
+    left: Tensor
+    right: Tensor
+    log_height: Tensor
+    log_lengthscale: Tensor
+
+    def form(self) -> Tensor:
+        r"""The block, ``(..., P, N)``, from one product: with scaled features :math:`a, b`,
+
+        .. math:: [a, \log h - |a|^2/2, 1] \cdot [b, 1, -|b|^2/2] = \log h - |a - b|^2/2,
+
+        so that a product, a clamp and an exponential in place are all the work of that size.
+        Features are centred first, on a constant: distances do not change, and the rounding
+        that cancellation leaves is kept small.
+        """
+        centre = self.left.detach().mean(-2, keepdim=True)
+        factor = (-self.log_lengthscale).exp()
+        a, b = (self.left - centre) * factor, (self.right - centre) * factor
+        row = (self.log_height - 0.5 * a.square().sum(-1)).unsqueeze(-1)
+        column = -0.5 * b.square().sum(-1).unsqueeze(-1)
+        a = torch.cat([a, row, torch.ones_like(row)], dim=-1)
+        b = torch.cat([b, torch.ones_like(column), column], dim=-1)
+        # With equal batch shapes matmul is one bmm whose result is no view, so that the
+        # in-place exponential costs autograd no copy.
+        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+        exponent = torch.matmul(a, b.mT)
+        # Only rounding can exceed the largest exponent: by little as a rule, by a lot in single
+        # precision where features are far larger than their distances. Autograd need not know
+        # that it is removed: the slopes are right as they are, and masks would double the cost.
+        exponent.detach().clamp_(max=self.log_height.detach())
+        return exponent.exp_()
+
+
+def gaussian_square(
+    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, jitter: float = 0.0
+) -> Tensor:
+    r""":math:`K_{ij} = h\, e^{-|x_i - x_j|^2/2\ell^2}`, exactly symmetric, with exactly
+    :math:`h\,(1 + \text{jitter})` on the diagonal.
+
+    Args:
+        features: :math:`x`, ``(..., P, D)``.
+        log_height: :math:`\log h`, a scalar.
+        log_lengthscale: :math:`\log \ell`, a scalar.
+        jitter: relative diagonal jitter.
+
+    >>> gaussian_square(torch.zeros(2, 3), torch.tensor(0.0), torch.tensor(0.0))
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
+    if _native.operations(features) is None:
+        return plain_gaussian_square(features, log_height, log_lengthscale, jitter=jitter)
+    kernel, _ = GaussianSquare.apply(flatten(features), log_height, log_lengthscale, jitter)
+    return kernel.reshape(*features.shape[:-1], features.shape[-2])
+
+
+def plain_gaussian_square(
+    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, jitter: float = 0.0
+) -> Tensor:
+    """The same in ordinary PyTorch."""
+    half = GaussianKernel(features, features, log_height - math.log(2.0), log_lengthscale).form()
+    matrix = half + half.mT
+    matrix.detach().diagonal(dim1=-2, dim2=-1).copy_(log_height.detach().exp())
+    own = (jitter * log_height.exp()).expand(matrix.shape[:-1])
+    return matrix + torch.diag_embed(own) if jitter else matrix
+
+
+class GaussianSquare(torch.autograd.Function):
+    r"""With :math:`a = x/\ell` and :math:`\bar E = (\bar K + \bar K^\top) \odot K` the gradient of
+    the exponent, whose diagonal no feature changes,
+
+    .. math:: \bar a_i = \sum_j \bar E_{ij} (a_j - a_i), \quad
+              \overline{\log h} = \tfrac12 \sum_{ij} \bar E_{ij}, \quad
+              \overline{\log \ell} = -\sum_i a_i^\top \bar a_i,
+
+    the last because the exponent is homogeneous of degree two in the features.
+    """
+
+    @staticmethod
+    def forward(
+        features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
+    ) -> tuple[Tensor, Tensor]:
+        return torch.ops.deepwishart.gaussian_square_forward(
+            features, log_height, log_lengthscale, jitter
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        kernel, scaled = output
+        ctx.mark_non_differentiable(scaled)
+        ctx.save_for_backward(scaled, kernel, inputs[2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_kernel: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = torch.ops.deepwishart.gaussian_square_backward(
+            *ctx.saved_tensors, grad_kernel.contiguous()
+        )
+        return *gradients, None
+
+
+@torch.library.register_fake("deepwishart::gaussian_square_forward")
+def _(
+    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
+) -> tuple[Tensor, Tensor]:
+    batch, size, _ = features.shape
+    return features.new_empty(batch, size, size), torch.empty_like(features)
+
+
+@torch.library.register_fake("deepwishart::gaussian_square_backward")
+def _(scaled: Tensor, kernel: Tensor, log_lengthscale: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
+    return torch.empty_like(scaled), scaled.new_empty(()), scaled.new_empty(())

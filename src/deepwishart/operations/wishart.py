@@ -1,0 +1,285 @@
+r"""A draw from the approximate posterior of a Wishart layer, scored by posterior and prior."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from deepwishart import _native, linalg
+from deepwishart.distributions import GeneralisedSingularWishart, Wishart
+from deepwishart.distributions.bartlett import factor_noise
+from deepwishart.operations.batches import contiguous, flatten
+from deepwishart.operations.draw_rows import Conditional
+
+__all__ = ["WishartDraw", "draw_and_score"]
+
+
+class WishartDraw(NamedTuple):
+    r"""What :func:`draw_and_score` returns.
+
+    Attributes:
+        log_ratio: :math:`\log p(G) - \log q(G)`, ``(S,)``.
+        given: the root :math:`\Lambda` and the prior's scale, for rows to be conditioned on.
+    """
+
+    log_ratio: Tensor
+    given: Conditional
+
+
+def draw_and_score(
+    posterior: GeneralisedSingularWishart,
+    prior: Wishart,
+    num_samples: int,
+    *,
+    sticking_the_landing: bool = True,
+    generator: torch.Generator | None = None,
+    what: str = "matrix",
+) -> WishartDraw:
+    r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top \sim q` and evaluate
+    :math:`\log p(G) - \log q(G)` there.
+
+    Both distributions are given by their scale matrices, ``(P, P)`` shared by all samples or
+    ``(S, P, P)``. The plain path is
+    :meth:`~deepwishart.distributions.GeneralisedSingularWishart.rsample_root_with_log_prob` of the
+    one and :meth:`~deepwishart.distributions.Wishart.log_prob_root` of the other; the compiled one
+    does the same in one operation. Matrices that do not factorise get jitter on the plain path.
+
+    Args:
+        posterior: :math:`q`.
+        prior: :math:`p`, of the same degrees of freedom.
+        num_samples: S.
+        sticking_the_landing: score :math:`q` with the parameters of its Bartlett factor detached.
+        generator: source of randomness; PyTorch's default generator if ``None``.
+        what: what error messages call the layer.
+
+    >>> from deepwishart.distributions import Wishart
+    >>> alpha, beta, zero, one = torch.ones(1), torch.ones(1), torch.zeros(2, 1), torch.ones(2, 1)
+    >>> q = GeneralisedSingularWishart(1, alpha, beta, zero, one, covariance_matrix=torch.eye(2))
+    >>> draw = draw_and_score(q, Wishart(1, covariance_matrix=torch.eye(2)), num_samples=3)
+    >>> draw.given.root.shape, draw.log_ratio.shape
+    (torch.Size([3, 2, 1]), torch.Size([3]))
+    """
+    scale = prior.covariance_matrix
+    compiled = posterior.has_shared_factor and _native.operations(scale) is not None
+    before = generator.get_state() if compiled and generator is not None else None
+    if compiled:
+        draw = _compiled(posterior, prior, num_samples, sticking_the_landing, generator)
+        if draw is not None:
+            return draw
+        if generator is not None and before is not None:
+            generator.set_state(before)
+    return plain_draw_and_score(
+        posterior,
+        prior,
+        num_samples,
+        sticking_the_landing=sticking_the_landing,
+        generator=generator,
+        what=what,
+    )
+
+
+def plain_draw_and_score(
+    posterior: GeneralisedSingularWishart,
+    prior: Wishart,
+    num_samples: int,
+    *,
+    sticking_the_landing: bool = True,
+    generator: torch.Generator | None = None,
+    what: str = "matrix",
+) -> WishartDraw:
+    """The same with the distributions' own code."""
+    lower, inverse = linalg.factor(prior.covariance_matrix, what=f"the kernel matrix of {what}")
+    mixed = linalg.cholesky(posterior.covariance_matrix, what=f"the posterior scale of {what}")
+    root, log_q = posterior.with_scale_tril(mixed).rsample_root_with_log_prob(
+        () if mixed.ndim > 2 else (num_samples,),
+        sticking_the_landing=sticking_the_landing,
+        generator=generator,
+    )
+    given = Conditional.of(prior.covariance_matrix, inverse, root)
+    log_p = prior.with_scale_tril(lower).log_prob_root(root, whitened=given.weights)
+    return WishartDraw(log_p - log_q, given)
+
+
+def _compiled(
+    posterior: GeneralisedSingularWishart,
+    prior: Wishart,
+    num_samples: int,
+    sticking_the_landing: bool,
+    generator: torch.Generator | None,
+) -> WishartDraw | None:
+    scale = prior.covariance_matrix
+    gamma, epsilon = factor_noise(
+        torch.Size([num_samples]), posterior.dimension, posterior.concentration, generator
+    )
+    root, log_ratio, inverse, weights, form, solved, _, _, _, failed = ScoredDraw.apply(
+        flatten(scale),
+        flatten(posterior.covariance_matrix),
+        gamma,
+        posterior.concentration,
+        posterior.rate,
+        posterior.loc.contiguous(),
+        posterior.scale.contiguous(),
+        epsilon,
+        posterior.row_mixing,
+        posterior.column_mixing,
+        float(prior.df),
+        sticking_the_landing,
+    )
+    if failed.any():
+        return None
+    log_ratio = log_ratio - prior.log_normaliser() + posterior.log_mixing_ratio(prior.df)
+    shared = scale.ndim == 2
+    given = Conditional(
+        scale,
+        inverse.reshape(scale.shape),
+        root,
+        weights,
+        None if shared else form,
+        None if shared else solved,
+    )
+    return WishartDraw(log_ratio, given)
+
+
+class ScoredDraw(torch.autograd.Function):
+    r"""From noise and two scale matrices :math:`\Sigma = L L^\top` (prior) and
+    :math:`\Sigma_q = R R^\top` (posterior) to a root and its score.
+
+    A Bartlett factor :math:`T_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`,
+    :math:`T_{jj} = \sqrt{g_j / \beta_j}`, gives :math:`A = R_\text{mix} T C_\text{mix}` (:math:`T`
+    itself without mixing) and :math:`F = R A`, :math:`w = L^{-1} F`. In the two densities of
+    :math:`G = F F^\top` (paper, Definition 1 and Appendix D) the powers of :math:`R_{jj}` add up to
+    :math:`|R|^\nu` for every rank, and those of :math:`T_{jj}` join the gamma density's, so that
+    with :math:`p_j = 2(\alpha_j - 1) - (P - j) - (\nu - P - 1)`
+
+    .. math:: \log\frac pq = \nu \log\frac{|R|}{|L|} - \tfrac12 |w|^2
+              - \sum_j \big[p_j \log T_{jj} - g_j + \alpha_j \log\beta_j - \log\Gamma(\alpha_j)\big]
+              + \sum_{i>j} \big[\tfrac12 \epsilon_{ij}^2 + \log\sigma_{ij}
+              + \tfrac12 \log 2\pi\big] - \text{const}.
+
+    **Gradients** for incoming :math:`\bar F` and :math:`d = \overline{\log p/q}`. With
+    :math:`C = \Sigma^{-1}`, :math:`-\tfrac12|w|^2 - \nu\log|L|` has the slope :math:`-C F` in
+    :math:`F` and :math:`\tfrac12 C F F^\top C - \tfrac\nu2 C` in :math:`\Sigma`. Along the root,
+    :math:`\bar F' = \bar F + L^{-\top} \bar w - d\, C F` and :math:`\bar A = R^\top \bar F'`. With
+    :math:`\Phi` as in :class:`~deepwishart.operations.cholesky.CholeskyInverse`, :math:`R` receives
+    :math:`\bar F' A^\top` and :math:`\nu d` over its diagonal, and :math:`L` what reaches
+    :math:`H = L^{-1}` directly or through :math:`w`:
+
+    .. math:: M_R = R^\top \bar R = \bar A A^\top + \nu d\, I, \qquad
+              M_L = -\bar H H^\top - \bar w w^\top,
+
+    whitened outer products in place of :math:`P^3` products; :math:`M_L` is zero in training, where
+    rows bypass :math:`H` and :math:`w` (:class:`~deepwishart.operations.draw_rows.GaussianDraw`).
+    Both end as :math:`\bar\Sigma = L^{-\top} \tfrac12(\Phi(M) + \Phi(M)^\top) L^{-1}`. Mixing
+    passes :math:`\bar T = R_\text{mix}^\top \bar A C_\text{mix}^\top` on, and for the factor
+
+    .. math:: \bar\mu = \bar T + d\, \epsilon/\sigma, \quad
+              \bar\sigma = \bar T \epsilon + d\, \epsilon^2/\sigma, \quad
+              h_j = \tfrac12 \bar T_{jj} T_{jj} - d\,(\tfrac12 p_j - g_j), \quad
+              \bar g_j = h_j / g_j, \quad \bar\beta_j = -h_j / \beta_j
+
+    is all there is when sticking the landing. Otherwise the density's own dependence on its
+    parameters is added: :math:`-d\,\epsilon/\sigma` to :math:`\bar\mu`,
+    :math:`d\,(1 - \epsilon^2)/\sigma` to :math:`\bar\sigma`, :math:`d\,(g_j - \alpha_j)/\beta_j` to
+    :math:`\bar\beta_j` and :math:`d\,(\psi(\alpha_j) - \log g_j)` to :math:`\bar\alpha_j`. The gamma
+    variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
+
+    Scales without sample dimension are factorised once, with all samples as columns. The constant,
+    and what mixing alone adds to the density, is left to the distributions.
+    """
+
+    @staticmethod
+    def forward(
+        prior: Tensor,
+        posterior: Tensor,
+        gamma: Tensor,
+        concentration: Tensor,
+        rate: Tensor,
+        loc: Tensor,
+        deviation: Tensor,
+        epsilon: Tensor,
+        row_mixing: Tensor | None,
+        column_mixing: Tensor | None,
+        degrees: float,
+        sticking: bool,
+    ) -> tuple[Tensor, ...]:
+        parameters = (gamma, concentration, rate, loc, deviation, epsilon)
+        mixing = (row_mixing, column_mixing)
+        return torch.ops.deepwishart.wishart_draw_forward(
+            prior, posterior, *parameters, *mixing, degrees
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, _, gamma, concentration, rate, _, deviation, epsilon, rows, columns, *rest = inputs
+        _, _, inverse, weights, form, solved, bartlett, factor, mixed, failed = output
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(form, solved, bartlett, factor, mixed, failed)
+        ctx.degrees, ctx.sticking = rest
+        parameters = (gamma, concentration, rate, deviation, epsilon, rows, columns)
+        ctx.save_for_backward(*parameters, inverse, weights, form, solved, bartlett, factor, mixed)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        root, ratio, inverse, weights = map(contiguous, gradients[:4])
+        *parameters, _, own_weights, _, _, _, _, _ = ctx.saved_tensors
+        epsilon, rows, columns = parameters[4:]
+        to_inputs = torch.ops.deepwishart.wishart_draw_backward(
+            *parameters,
+            ctx.degrees,
+            ctx.sticking,
+            *ctx.saved_tensors[7:],
+            torch.zeros_like(own_weights) if root is None else root,
+            epsilon.new_zeros(epsilon.shape[0]) if ratio is None else ratio,
+            inverse,
+            weights,
+        )
+        prior, posterior, gamma, alpha, beta, loc, deviation, grad_rows, grad_columns = to_inputs
+        mixing = (None if rows is None else grad_rows, None if columns is None else grad_columns)
+        return prior, posterior, gamma, alpha, beta, loc, deviation, None, *mixing, None, None
+
+
+@torch.library.register_fake("deepwishart::wishart_draw_forward")
+def _(
+    prior: Tensor,
+    posterior: Tensor,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    loc: Tensor,
+    deviation: Tensor,
+    epsilon: Tensor,
+    row_mixing: Tensor | None,
+    column_mixing: Tensor | None,
+    degrees: float,
+) -> tuple[Tensor, ...]:
+    samples, size, rank = epsilon.shape
+    batch = prior.shape[0]
+    columns = samples * rank if batch == 1 else rank
+    narrow, own = (samples, size, rank), (batch, size, columns)
+    shapes = (narrow, (samples,), prior.shape, narrow, prior.shape, own, narrow, own, prior.shape)
+    failed = prior.new_empty(batch, dtype=torch.int32)
+    return *(prior.new_empty(shape) for shape in shapes), failed
+
+
+@torch.library.register_fake("deepwishart::wishart_draw_backward")
+def _(
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    deviation: Tensor,
+    epsilon: Tensor,
+    row_mixing: Tensor | None,
+    column_mixing: Tensor | None,
+    degrees: float,
+    sticking: bool,
+    inverse: Tensor,
+    *rest: Tensor | None,
+) -> tuple[Tensor, ...]:
+    none = rate.new_empty(0)
+    found = (inverse, inverse, gamma, concentration, rate, deviation, deviation)
+    mixing = (none if m is None else m for m in (row_mixing, column_mixing))
+    return tuple(torch.empty_like(t) for t in (*found, *mixing))

@@ -1,0 +1,146 @@
+r"""All randomness of one pass through a model, from one explicit generator.
+
+Inducing variables get fresh noise per posterior sample, from the generator itself. Rows get theirs
+from streams that are numbered by layer and by block of rows, so that a row's noise does not depend on
+how rows are divided: into chunks that fit into memory, or among processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from deepwishart.distributions.bartlett import standard_gamma, standard_normal
+
+__all__ = ["Randomness", "RowRandomness"]
+
+BLOCK_ROWS = 1024
+_LARGEST_SEED = 2**62
+_Draw = Callable[[int, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class Randomness:
+    r"""Standard noise for inducing variables, with a leading dimension of ``num_samples``.
+
+    Args:
+        num_samples: number of posterior samples S.
+        generator: source of randomness; PyTorch's default generator if ``None``.
+        dtype: dtype of what is returned.
+        device: device of what is returned.
+
+    >>> random = Randomness(3, generator=torch.Generator().manual_seed(0))
+    >>> random.normal(4, 2).shape, random.rows().normal(100, 2).shape
+    (torch.Size([3, 4, 2]), torch.Size([3, 100, 2]))
+    """
+
+    num_samples: int
+    generator: torch.Generator | None = None
+    dtype: torch.dtype = torch.float64
+    device: torch.device | str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {self.num_samples}.")
+
+    def normal(self, *shape: int) -> Tensor:
+        """Standard normal noise, ``(S, *shape)``."""
+        like = torch.empty((), dtype=self.dtype, device=self.device)
+        return standard_normal(torch.Size([self.num_samples, *shape]), like, self.generator)
+
+    def rows(self, *, shared: bool = False) -> RowRandomness:
+        """Noise for rows, its seed drawn from the generator.
+
+        Args:
+            shared: one draw for all rows of a posterior sample (prediction: a row's answer cannot
+                depend on its neighbours), instead of one per row (training).
+        """
+        source = "cpu" if self.generator is None else self.generator.device
+        seed = torch.randint(_LARGEST_SEED, (), generator=self.generator, device=source)
+        return RowRandomness(self.num_samples, int(seed), self.dtype, self.device, shared)
+
+
+@dataclass(frozen=True)
+class RowRandomness:
+    r"""Standard noise for rows: for all of them, or for some consecutive rows of a larger table.
+
+    Args:
+        num_samples: number of posterior samples S.
+        seed: what all streams derive from.
+        dtype: dtype of what is returned.
+        device: device of what is returned.
+        shared: one draw for all rows of a posterior sample.
+        layer: number of the layer that asks.
+        first_row: where the rows begin in the table.
+        total_rows: size of the table; the rows are all of it if ``None``.
+
+    >>> whole = RowRandomness(2, seed=0)
+    >>> part = whole.part(first_row=4, total_rows=10)
+    >>> torch.equal(whole.normal(10, 3)[:, 4:6], part.normal(2, 3))
+    True
+    """
+
+    num_samples: int
+    seed: int
+    dtype: torch.dtype = torch.float64
+    device: torch.device | str = "cpu"
+    shared: bool = False
+    layer: int = 0
+    first_row: int = 0
+    total_rows: int | None = None
+
+    def at(self, layer: int) -> RowRandomness:
+        """The noise of another layer."""
+        return replace(self, layer=layer)
+
+    def part(self, first_row: int, total_rows: int) -> RowRandomness:
+        """The noise of rows from ``first_row`` on, in a table of ``total_rows``."""
+        return replace(self, first_row=first_row, total_rows=total_rows)
+
+    def normal(self, num_rows: int, width: int) -> Tensor:
+        """Standard normal noise, ``(S, num_rows, width)``, or ``(S, 1, width)`` if shared.
+
+        Drawn in single precision, whose vectorised generator is several times faster; 24 random
+        bits are plenty for Monte Carlo noise.
+        """
+        like = torch.empty((), dtype=torch.float32, device=self.device)
+
+        def draw(rows: int, generator: torch.Generator) -> Tensor:
+            return standard_normal(torch.Size([self.num_samples, rows, width]), like, generator)
+
+        return self._rows(num_rows, draw, stream=0).to(self.dtype)
+
+    def gamma(self, concentration: Tensor, num_rows: int) -> Tensor:
+        """Standard gamma noise, ``(S, num_rows)`` or ``(S, 1)`` if shared.
+
+        Differentiable in the scalar ``concentration`` (implicit reparameterisation).
+        """
+
+        def draw(rows: int, generator: torch.Generator) -> Tensor:
+            return standard_gamma(concentration.expand(self.num_samples, rows), generator)
+
+        return self._rows(num_rows, draw, stream=1)
+
+    def _rows(self, num_rows: int, draw: _Draw, stream: int) -> Tensor:
+        if self.shared:
+            return draw(1, self._generator(stream, block=0))
+        total = num_rows if self.total_rows is None else self.total_rows
+        first, last = self.first_row, self.first_row + num_rows
+        pieces = []
+        for block in range(first // BLOCK_ROWS, -(-last // BLOCK_ROWS)):
+            start = block * BLOCK_ROWS
+            whole = draw(min(BLOCK_ROWS, total - start), self._generator(stream, block))
+            pieces.append(whole[:, max(first - start, 0) : last - start])
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+
+    def generator(self) -> torch.Generator:
+        """A generator of this layer's own, for what is drawn jointly over all rows."""
+        return self._generator(stream=0, block=-1)
+
+    def _generator(self, stream: int, block: int) -> torch.Generator:
+        # Distances between seeds are primes, so that no two streams of a pass meet.
+        offset = 1_000_003 * (2 * self.layer + stream) + 998_244_353 * block
+        return torch.Generator(self.device).manual_seed((self.seed + offset) % _LARGEST_SEED)
