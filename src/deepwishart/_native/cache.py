@@ -72,7 +72,10 @@ def _announce(message: str) -> None:
 def _open_folder() -> Path:
     import pooch  # type: ignore[import-untyped]
 
-    folder = Path(pooch.os_cache("deepwishart")) / "native"
+    try:
+        folder = Path(pooch.os_cache("deepwishart")) / "native"
+    except RuntimeError:  # of newer versions of platformdirs; older ones return "~"
+        folder = Path("~")
     if not folder.is_absolute():
         raise NativeUnavailable("there is no home directory to keep native code in (set HOME)")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
