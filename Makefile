@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo results test lint types pytest docs format clean distclean
+.PHONY: help install demo results test lint types pytest docs wheel format clean distclean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -49,6 +49,11 @@ pytest: $(STAMP)  ## run the tests and the examples in docstrings
 
 docs: $(STAMP)  ## build the documentation into docs/_build/html, warnings are errors
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# Without isolation: the operations are compiled against the pinned torch of .venv, and no other.
+wheel: $(STAMP)  ## build a wheel with compiled operations for this torch into dist/torch-2.x
+	into="dist/$$($(BIN)/python -c 'from deepwishart._native import prebuilt; print(prebuilt.torch_name())')" && \
+	DEEPWISHART_BUILD_NATIVE=1 $(PIP) wheel --no-build-isolation --no-deps --wheel-dir "$$into" .
 
 format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff check --fix .

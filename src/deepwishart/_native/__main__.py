@@ -1,5 +1,6 @@
-"""``python -m deepwishart._native``: build the native kernels ahead of time."""
+"""``python -m deepwishart._native``: have the native code ready, and say which is used."""
 
-from deepwishart._native import status
+from deepwishart import _native
 
-print(f"native kernels: {status()}")
+status = _native.status()
+print(f"native kernels: {status}" + (f" from {_native.library()}" if status == "loaded" else ""))
