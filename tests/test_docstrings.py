@@ -16,7 +16,7 @@ import deepwishart
 # files, a cluster or a terminal. Everything else has an example.
 WITHOUT_EXAMPLE = {
     "deepwishart.cli": {"app"},
-    "deepwishart.experiments": {"Engine", "RayEngine"},
+    "deepwishart.reproduction.sweeps": {"Engine", "RayEngine"},
 }
 
 

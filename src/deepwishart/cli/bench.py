@@ -84,8 +84,8 @@ def step(
     import torch
 
     from deepwishart.benchmark import Shape, environment, measure
-    from deepwishart.experiments.spec import DTYPES
     from deepwishart.models import PROCESSES
+    from deepwishart.reproduction.sweeps.spec import DTYPES
 
     shape = Shape(rows, features, inducing, samples)
     wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, DTYPES)]
@@ -133,7 +133,7 @@ def _choices(what: str, asked: list[str] | None, known: Sequence[str]) -> list[s
 
 
 def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tuple[int, ...]:
-    from deepwishart.experiments.spec import parse_numbers
+    from deepwishart.reproduction.sweeps.spec import parse_numbers
 
     numbers = parse_numbers(texts, what)
     if numbers[0] < 1:

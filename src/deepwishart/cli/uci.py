@@ -13,8 +13,15 @@ from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, check_cho
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:
-    from deepwishart.datasets import Dataset
-    from deepwishart.experiments import Engine, Execution, ResultsStore, RunSpec, Settings, Tally
+    from deepwishart.reproduction.datasets import Dataset
+    from deepwishart.reproduction.sweeps import (
+        Engine,
+        Execution,
+        ResultsStore,
+        RunSpec,
+        Settings,
+        Tally,
+    )
 
 __all__ = ["uci_app"]
 
@@ -109,7 +116,7 @@ def run(
 
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
-    from deepwishart.experiments import Execution, ResultsStore, Settings, pending
+    from deepwishart.reproduction.sweeps import Execution, ResultsStore, Settings, pending
 
     settings = Settings(inducing, max_iter, kernel, dtype, elbo_samples, test_samples)
     execution = Execution(threads_per_worker, device, checkpoint_every)
@@ -137,7 +144,7 @@ def status(out: _Out) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from deepwishart.experiments import ResultsStore
+    from deepwishart.reproduction.sweeps import ResultsStore
 
     records = ResultsStore(out).records()
     if not records:
@@ -165,8 +172,8 @@ def _plan(
 ) -> tuple[dict[str, Dataset], list[RunSpec]]:
     """The data, loaded, and the list of runs; everything checked before the first run."""
     from deepwishart import datasets, kernels
-    from deepwishart.experiments import expand, parse_numbers
     from deepwishart.models import PROCESSES
+    from deepwishart.reproduction.sweeps import expand, parse_numbers
 
     for process in processes or ():
         check_choice("process", process, PROCESSES)
@@ -199,7 +206,7 @@ def _make_engine(
 ) -> Engine:
     import os
 
-    from deepwishart.experiments import LocalEngine, RayEngine
+    from deepwishart.reproduction.sweeps import LocalEngine, RayEngine
 
     check_choice("engine", name, ("local", "ray"))
     if name == "local":
@@ -217,7 +224,7 @@ def _make_engine(
 
 
 def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Tally:
-    from deepwishart.experiments import SweepProgress, pending, run_sweep
+    from deepwishart.reproduction.sweeps import SweepProgress, pending, run_sweep
 
     todo = pending(specs, store)
     typer.echo(
