@@ -23,7 +23,8 @@ WITHOUT_EXAMPLE = {
 def modules() -> list[str]:
     found = [module.name for module in pkgutil.iter_modules(deepwishart.__path__)]
     public = [name for name in found if not name.startswith("_")]
-    return ["deepwishart", *(f"deepwishart.{name}" for name in public)]
+    parts = [f"reproduction.{name}" for name in ("datasets", "sweeps", "report", "toy")]
+    return ["deepwishart", *(f"deepwishart.{name}" for name in [*public, *parts])]
 
 
 def public_names(module_name: str) -> Iterator[tuple[str, Any]]:

@@ -3,8 +3,12 @@
 import pytest
 
 from deepwishart.reproduction import datasets
-from deepwishart.reproduction.report import citation, published
-from deepwishart.reproduction.report.published import METRICS, published_kinds
+from deepwishart.reproduction.report.published import (
+    METRICS,
+    citation,
+    published,
+    published_kinds,
+)
 
 
 def test_the_tables_cover_all_data_sets_and_depths():

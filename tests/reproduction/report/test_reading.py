@@ -87,13 +87,6 @@ def test_only_failed_runs(add_runs):
     assert len(notes) == 2 and "no reason given" in notes[1]
 
 
-def test_unknown_fields(add_runs):
-    directory = add_runs((RunSpec("boston", 0, "dwp", 2), {"mood": 1, "elbo": 2.0}))
-    results = read_results(directory)
-    assert results.notes == ("Fields that mean nothing to this report were ignored: mood.",)
-    assert results.runs[0].value("elbo") == 2.0
-
-
 def test_numbers_that_are_none(add_runs):
     directory = add_runs(
         (RunSpec("boston", 0, "dwp", 2), {"elbo": None}),

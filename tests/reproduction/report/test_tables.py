@@ -3,7 +3,8 @@
 import pytest
 from scipy import stats
 
-from deepwishart.reproduction.report import make_content, make_table, read_results, summarise
+from deepwishart.reproduction.report import make_content, read_results
+from deepwishart.reproduction.report.tables import make_table, summarise
 from deepwishart.reproduction.sweeps import RunSpec
 
 

@@ -93,6 +93,18 @@ def test_a_sweep_with_a_failed_run(tmp_path):
     assert re.search(r"yacht +dgp +2 +fast +1 +1", out)
 
 
+def test_a_dry_run_needs_no_data(tmp_path, monkeypatch):
+    """Neither files nor network: the splits are known before."""
+    monkeypatch.setenv("DEEPWISHART_DATA", str(tmp_path / "empty"))
+    asked = ["--processes", "dwp", "--depths", 2, "--out", tmp_path / "out", "--dry-run"]
+    code, out, err = call("run", *asked)
+    assert code == 0 and "165 of 165 runs" in err
+    assert out.count("protein") == 5 and out.count("yacht") == 20
+    code, _, err = call("run", *asked[:-1])
+    assert code == 2 and "is missing" in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_settings_that_do_not_agree(tmp_path):
     (tmp_path / "settings.json").write_text(json.dumps({"settings": {"num_inducing": 100}}))
     code, _, err = call("run", "--datasets", "yacht", "--out", tmp_path, *QUICK)

@@ -1,7 +1,6 @@
 """The toy comparison: its data, its numbers, and what it says about them."""
 
 import json
-import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -119,9 +118,9 @@ def test_the_report_says_what_was_measured(runs, dwp, dgp, verdict, words, large
     """Whichever way it falls. Differences are paired: seeds differ more than processes."""
     made_up = with_numbers(runs, dwp, dgp)
     one = toy_report.compare(made_up)["stddev_gap"]
-    assert (one.verdict, one.larger, one.seeds) == (verdict, larger, 2)
+    assert (one.verdict, one.share) == (verdict, f"{larger} of 2")
     differences = np.subtract(dwp, dgp)
-    expected = (differences.mean(), abs(differences[0] - differences[1]) / 2)
+    expected = (differences.mean(), abs(differences[0] - differences[1]) / 2, 2)
     assert one.difference == pytest.approx(expected)
     assert toy_report.markdown(made_up, QUICK).count(words) == 4
 
@@ -133,7 +132,7 @@ def test_every_seed_is_in_the_report(runs):
 
 def test_one_seed_decides_nothing(runs):
     one = toy_report.compare(runs[:2])["kernel_distance"]
-    assert one.verdict == "undecided" and math.isnan(one.difference[1])
+    assert one.verdict == "undecided" and one.difference.standard_error is None
     text = json.dumps(toy_report.summary(runs[:2], replace(QUICK, seeds=(0,))), allow_nan=False)
     assert json.loads(text)["comparison"]["elbo"]["dwp"]["standard_error"] is None
 

@@ -19,6 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from deepwishart.reproduction.datasets.catalogue import entry
+
 __all__ = ["BASE_URL", "DataFileError", "Fingerprint", "Source", "read_registry"]
 
 COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
@@ -113,6 +115,15 @@ class Source:
     def paths(self, prefix: str) -> list[str]:
         """All registered files whose path begins with ``prefix``."""
         return [path for path in self.registry if path.startswith(prefix)]
+
+    def num_splits(self, name: str) -> int:
+        """Number of splits of a data set, by the registry: no data file is read.
+
+        >>> Source.find(folder="my_data").num_splits("protein")
+        5
+        """
+        chosen = entry(name)
+        return len(self.paths(chosen.path("index_train_"))) or chosen.num_splits
 
     def fault(self, path: str) -> str | None:
         """What is wrong with a file, to follow its name; ``None`` if it is as it should be."""

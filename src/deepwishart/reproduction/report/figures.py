@@ -138,6 +138,11 @@ def _draw_depths(
     papers = {(p, d): published(metric, dataset, p, d) for p in processes for d in depths}
     values = [(run.spec, run, v) for run in runs if (v := run.value(metric)) is not None]
     low, high = _limits([value for _, _, value in values], papers.values())
+
+    def edge(value: float) -> float:
+        """Where to draw a value: those far outside are on the edge."""
+        return min(max(value, low), high)
+
     tidy(axes, title=TITLES[metric], xlabel="depth", ylim=(low, high), xticks=depths)
     axes.set_xlim(depths[0] - 0.6, depths[-1] + 0.6)
     axes.grid(axis="y", linewidth=0.5, alpha=0.5)
@@ -147,8 +152,8 @@ def _draw_depths(
         for spec, run, value in values:
             if spec.process == process:
                 x = spec.depth + shift - gap / 3 + 0.06 * (spec.split * 0.618 % 1.0 - 0.5)
-                y = min(max(value, low), high)  # those far outside are on the edge
-                picture.point(axes, x, y, describe(run), color=shade, markersize=4, alpha=0.4)
+                tip = describe(run)
+                picture.point(axes, x, edge(value), tip, color=shade, markersize=4, alpha=0.4)
         for depth in depths:
             paper = papers[process, depth]
             if paper is not None:
@@ -160,11 +165,11 @@ def _draw_depths(
         means = {depth: estimate(list(cell.values())) for depth, cell in cells.items() if cell}
         errors = [mean.standard_error or 0.0 for mean in means.values()]
         places = [depth + shift for depth in means]
-        axes.errorbar(places, [mean.mean for mean in means.values()], errors, color=shade)
+        axes.errorbar(places, [mean.mean for mean in means.values()], errors, color=shade, zorder=1.9)
         for depth, mean in means.items():
             what = f"{_label(process)} depth {depth}, {dataset}, mean of splits: {mean.num_splits}"
             tip = _tip(what, metric, mean)
-            picture.point(axes, depth + shift, mean.mean, tip, color=shade, markersize=7)
+            picture.point(axes, depth + shift, edge(mean.mean), tip, color=shade, markersize=7)
 
 
 def _tip(what: str, metric: str, number: Estimate | Published) -> str:

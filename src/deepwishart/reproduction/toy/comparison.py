@@ -3,7 +3,7 @@ data (appendix "Toy comparison of DGP and DWP posteriors")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.machine import threads
 from deepwishart.models import DeepKernelProcess, build
 from deepwishart.predict import FunctionSamples
 from deepwishart.reproduction.sweeps.evaluate import estimate_elbo
@@ -224,18 +225,12 @@ def _matrices(model: DeepKernelProcess, samples: FunctionSamples) -> tuple[Tenso
     return features @ features.mT, kernel / kernel[:, :1, :1]
 
 
-def run_toy(
-    settings: ToySettings,
-    *,
-    processes: Sequence[str] = PROCESSES,
-    watch: Callable[[str], Watch] | None = None,
-) -> list[ToyRun]:
+def run_toy(settings: ToySettings, *, watch: Callable[[str], Watch] | None = None) -> list[ToyRun]:
     """Every process with every seed, in the order of seeds, on one thread: matrices this small gain
     nothing from a second one.
 
     Args:
         settings: what all runs have in common.
-        processes: processes with features in their hidden layers.
         watch: given the name of a run, a context that gives what to call after every training step,
             such as :func:`deepwishart.training.make_progress`.
 
@@ -244,13 +239,9 @@ def run_toy(
     ['dwp', 'dgp']
     """
     runs = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         for seed in settings.seeds:
-            for process in processes:
+            for process in PROCESSES:
                 with watch(f"{process}, seed {seed}") if watch else nullcontext() as progress:
                     runs.append(run_one(process, seed, settings, progress))
-    finally:
-        torch.set_num_threads(threads)
     return runs

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from deepwishart import plots
+from deepwishart._support.files import write_atomically
+from deepwishart.reproduction.report.statistics import Estimate, estimate
 from deepwishart.reproduction.toy.comparison import ToyRun, ToySettings
 
 __all__ = ["Comparison", "compare", "figures", "markdown", "summary", "write_report"]
@@ -34,20 +34,24 @@ class Comparison(NamedTuple):
     """One number over seeds: mean and standard error of both processes and of the difference
     ``dwp - dgp`` with the same data, and the number of seeds where it is positive."""
 
-    dwp: tuple[float, float]
-    dgp: tuple[float, float]
-    difference: tuple[float, float]
+    dwp: Estimate
+    dgp: Estimate
+    difference: Estimate
     larger: int
-    seeds: int
 
     @property
     def verdict(self) -> str:
         """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count from two standard
         errors on, and one seed decides nothing."""
-        mean, error = self.difference
-        if not error < 0.5 * abs(mean):
+        mean, error, _ = self.difference
+        if error is None or error >= 0.5 * abs(mean):
             return "undecided"
         return "larger" if mean > 0 else "smaller"
+
+    @property
+    def share(self) -> str:
+        """In how many seeds the DWP's number is the larger one."""
+        return f"{self.larger} of {self.difference.num_splits}"
 
 
 def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
@@ -68,16 +72,15 @@ def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
         )
     found = {}
     for key, _ in NUMBERS:
-        dwp, dgp = (np.array([one[key] for one in values[p].values()]) for p in NAMES)
-        spread = _mean_and_error(dwp), _mean_and_error(dgp), _mean_and_error(dwp - dgp)
-        found[key] = Comparison(*spread, int((dwp > dgp).sum()), len(dwp))
+        pairs = [(values["dwp"][seed][key], values["dgp"][seed][key]) for seed in values["dwp"]]
+        differences = [dwp - dgp for dwp, dgp in pairs]
+        found[key] = Comparison(
+            estimate([dwp for dwp, _ in pairs]),
+            estimate([dgp for _, dgp in pairs]),
+            estimate(differences),
+            sum(difference > 0 for difference in differences),
+        )
     return found
-
-
-def _mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    if len(values) < 2:
-        return float(values[0]), math.nan
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def summary(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Any]:
@@ -86,8 +89,8 @@ def summary(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Any]:
     compared = {
         key: {
             **{
-                name: {"mean": pair[0], "standard_error": pair[1] if one.seeds > 1 else None}
-                for name, pair in zip(("dwp", "dgp", "difference"), one[:3], strict=True)
+                name: {"mean": found.mean, "standard_error": found.standard_error}
+                for name, found in zip(("dwp", "dgp", "difference"), one[:3], strict=True)
             },
             "seeds_where_dwp_is_larger": one.larger,
             "dwp_is": one.verdict,
@@ -120,8 +123,8 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
     ]
     for key, name in NUMBERS:
         one = compared[key]
-        cells = [_plus_minus(*pair) for pair in one[:3]]
-        lines.append(f"| {name} | {' | '.join(cells)} | {one.larger} of {one.seeds} |")
+        cells = [_plus_minus(found) for found in one[:3]]
+        lines.append(f"| {name} | {' | '.join(cells)} | {one.share} |")
     lines += ["", "## Does the paper's claim hold here?", "", *_claims(compared), ""]
     lines += ["## Seed by seed, DWP / DGP", "", *_seed_table(runs), ""]
     for process in NAMES:
@@ -160,8 +163,9 @@ def _seed_table(runs: Sequence[ToyRun]) -> list[str]:
     return lines
 
 
-def _plus_minus(mean: float, error: float) -> str:
-    return f"{mean:.3f}" if math.isnan(error) else f"{mean:.3f} ± {error:.3f}"
+def _plus_minus(found: Estimate) -> str:
+    error = found.standard_error
+    return f"{found.mean:.3f}" if error is None else f"{found.mean:.3f} ± {error:.3f}"
 
 
 def _claims(compared: Mapping[str, Comparison]) -> list[str]:
@@ -180,9 +184,7 @@ def _claims(compared: Mapping[str, Comparison]) -> list[str]:
 
 
 def _sentence(one: Comparison) -> str:
-    ending = (
-        f"({one.dwp[0]:.3f} against {one.dgp[0]:.3f}, larger in {one.larger} of {one.seeds} seeds)"
-    )
+    ending = f"({one.dwp.mean:.3f} against {one.dgp.mean:.3f}, larger in {one.share} seeds)"
     return {
         "larger": f"the claim **holds**, the DWP's is larger {ending}.",
         "smaller": f"the claim **does not hold**, the DWP's is smaller {ending}.",
@@ -223,7 +225,7 @@ def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> li
         "toy.md": markdown(runs, settings),
     }
     for name, text in texts.items():
-        (out / name).write_text(text, encoding="utf-8")
+        write_atomically(out / name, text)
     pictures = figures(runs, settings)
     for name, figure in pictures.items():
         figure.savefig(out / f"{name}.png", dpi=100, metadata={"Software": None})
