@@ -16,7 +16,14 @@ from deepwishart.reproduction.sweeps import (
     Settings,
     run_sweep,
 )
-from deepwishart.reproduction.sweeps.engines import Broken, Finished, Lost, Started, Stepped, local
+from deepwishart.reproduction.sweeps.engines.events import (
+    Broken,
+    Finished,
+    Lost,
+    Started,
+    Stepped,
+    local,
+)
 
 SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4)]
 SETTINGS = Settings(num_inducing=6, max_iter=60, elbo_samples=20, test_samples=5)

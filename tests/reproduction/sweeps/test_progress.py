@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from deepwishart.reproduction.sweeps import RunSpec, SweepProgress
-from deepwishart.reproduction.sweeps.engines import Broken, Finished, Lost, Started, Stepped
+from deepwishart.reproduction.sweeps.engines.events import Broken, Finished, Lost, Started, Stepped
 from deepwishart.reproduction.sweeps.forecast import Flight, Forecast
 
 SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]

@@ -19,6 +19,7 @@ from deepwishart.reproduction.report.tables import LABELS, TITLES
 __all__ = ["Figure", "depth_figures", "training_figure"]
 
 CURVES_OF, CURVES_DEPTH = "boston", 5
+_HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markersize": 5}
 _CURVE_POINTS = 40  # that answer the pointer
 _MISSING = (
     f"Training curves of five-layer models on {CURVES_OF} are left out: no such run has finished "
@@ -120,7 +121,8 @@ def _depth_figure(results: Results, dataset: str) -> Figure:
     panels = picture.figure.subplots(1, 2)
     for axes, metric in zip(panels, ("elbo", "test_log_likelihood"), strict=True):
         _draw_depths(picture, axes, results, runs, metric, processes)
-    picture.legend([*map(_key, processes), Line2D([], [], **_hollow(GREY), ls="", label="paper")])
+    paper = Line2D([], [], color=GREY, linestyle="", label="paper", **_HOLLOW)
+    picture.legend([*map(_key, processes), paper])
     name = "depth-" + re.sub(r"[^A-Za-z0-9_-]+", "_", dataset)
     return Figure(name, dataset, picture.svg(f"{dataset} by depth"), "")
 
@@ -136,40 +138,37 @@ def _draw_depths(
     """Side by side: runs as pale points, means as large ones with error bars, the paper hollow."""
     dataset, depths = runs[0].spec.dataset, sorted({run.spec.depth for run in runs})
     papers = {(p, d): published(metric, dataset, p, d) for p in processes for d in depths}
-    values = [(run.spec, run, v) for run in runs if (v := run.value(metric)) is not None]
-    low, high = _limits([value for _, _, value in values], papers.values())
-
-    def edge(value: float) -> float:
-        """Where to draw a value: those far outside are on the edge."""
-        return min(max(value, low), high)
-
+    values = [(run, value) for run in runs if (value := run.value(metric)) is not None]
+    low, high = _limits([value for _, value in values], papers.values())
     tidy(axes, title=TITLES[metric], xlabel="depth", ylim=(low, high), xticks=depths)
     axes.set_xlim(depths[0] - 0.6, depths[-1] + 0.6)
     axes.grid(axis="y", linewidth=0.5, alpha=0.5)
     gap = 0.36 if len(processes) <= 2 else 0.92 / len(processes)
-    for number, process in enumerate(processes):
-        shift, shade = gap * (number - (len(processes) - 1) / 2), colour(process)
-        for spec, run, value in values:
-            if spec.process == process:
-                x = spec.depth + shift - gap / 3 + 0.06 * (spec.split * 0.618 % 1.0 - 0.5)
-                tip = describe(run)
-                picture.point(axes, x, edge(value), tip, color=shade, markersize=4, alpha=0.4)
-        for depth in depths:
-            paper = papers[process, depth]
-            if paper is not None:
-                tip = _tip(
-                    f"{_label(process)} depth {depth}, {dataset}, in the paper", metric, paper
-                )
-                picture.point(axes, depth + shift + gap / 3, paper.mean, tip, **_hollow(shade))
+    first = -gap * (len(processes) - 1) / 2
+    place = {process: first + gap * number for number, process in enumerate(processes)}
+
+    def draw(process: str, x: float, y: float, tip: str, **style: Any) -> None:
+        inside = min(max(y, low), high)  # those far outside are on the edge
+        style = {"color": colour(process), **style}
+        picture.point(axes, x + place[process], inside, tip, **style)
+
+    for run, value in values:
+        x = run.spec.depth - gap / 3 + 0.06 * (run.spec.split * 0.618 % 1.0 - 0.5)
+        draw(run.spec.process, x, value, describe(run), markersize=4, alpha=0.4)
+    for (process, depth), paper in papers.items():
+        if paper is not None:
+            tip = _tip(f"{_label(process)} depth {depth}, {dataset}, in the paper", metric, paper)
+            draw(process, depth + gap / 3, paper.mean, tip, **_HOLLOW)
+    for process in processes:
         cells = {depth: results.by_split(metric, dataset, process, depth) for depth in depths}
         means = {depth: estimate(list(cell.values())) for depth, cell in cells.items() if cell}
+        xs = [depth + place[process] for depth in means]
+        ys = [mean.mean for mean in means.values()]
         errors = [mean.standard_error or 0.0 for mean in means.values()]
-        places = [depth + shift for depth in means]
-        axes.errorbar(places, [mean.mean for mean in means.values()], errors, color=shade, zorder=1.9)
+        axes.errorbar(xs, ys, errors, color=colour(process), zorder=1.9)
         for depth, mean in means.items():
             what = f"{_label(process)} depth {depth}, {dataset}, mean of splits: {mean.num_splits}"
-            tip = _tip(what, metric, mean)
-            picture.point(axes, depth + shift, edge(mean.mean), tip, color=shade, markersize=7)
+            draw(process, depth, mean.mean, _tip(what, metric, mean), markersize=7)
 
 
 def _tip(what: str, metric: str, number: Estimate | Published) -> str:
@@ -202,7 +201,3 @@ def _label(process: str) -> str:
 
 def _key(process: str) -> Line2D:
     return Line2D([], [], marker="o", color=colour(process), label=_label(process))
-
-
-def _hollow(shade: str) -> dict[str, Any]:
-    return {"marker": "D", "color": shade, "markerfacecolor": "white", "markersize": 5}

@@ -28,22 +28,23 @@ def to_html(content: Content) -> str:
     links = [(table.metric, table.title) for table in content.tables]
     links += [("curves", "Training curves"), ("depths", "By depth"), ("settings", "Settings")]
     navigation = "".join(f'<a href="#{name}">{html.escape(text)}</a>' for name, text in links)
+    reading = "".join(f"<p>{html.escape(text)}</p>" for text in content.reading)
     body = [
         f"<header><h1>{title}</h1>",
         f'<p class="summary" id="summary">{html.escape(content.summary)}</p>',
         _list(content.summaries),
         f"<nav>{navigation}</nav></header>",
         *(f'<p class="note">{html.escape(note)}</p>' for note in content.notes),
-        f"<details open><summary>How to read the tables</summary>{_paragraphs(content.reading)}"
-        "</details>",
+        f"<details open><summary>How to read the tables</summary>{reading}</details>",
     ]
     for table, about in zip(content.tables, content.about, strict=True):
         body.append(_table(table, about))
-    body += [_curves(content.training), _depths(content.depths)]
     body += [
-        f'<section id="settings"><h2>How the runs were made</h2>{_list(content.settings.items())}'
+        _curves(content.training),
+        _depths(content.depths),
+        f'<section id="settings"><h2>How the runs were made</h2>{_list(content.settings.items())}',
+        f"<p>Published numbers: {html.escape(content.citation)}</p></section>",
     ]
-    body += [f"<p>Published numbers: {html.escape(content.citation)}</p></section>"]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -120,10 +121,6 @@ def _inline(svg: str) -> str:
 def _list(items: Iterable[tuple[str, str]]) -> str:
     entries = [f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in items]
     return f"<dl>{''.join(entries)}</dl>"
-
-
-def _paragraphs(texts: tuple[str, ...]) -> str:
-    return "".join(f"<p>{html.escape(text)}</p>" for text in texts)
 
 
 def _asset(name: str) -> str:

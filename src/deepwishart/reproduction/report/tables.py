@@ -109,7 +109,7 @@ def make_table(results: Results, metric: str) -> Table:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
     ran = ((run.spec.dataset, run.spec.depth) for run in results.runs)
     kinds = sorted({*published_kinds(metric), *ran})
-    processes = [p for p in results.processes if p in ("dwp", "dgp") or _has(results, metric, p)]
+    processes = [p for p in results.processes if _shown(results, metric, p)]
     if metric == "test_log_likelihood" and "diwp" not in processes:
         processes.insert(2, "diwp")  # quoted in the paper's table, whether it was run here or not
     quoted = [p for p in processes if any(published(metric, d, p, n) for d, n in kinds)]
@@ -216,12 +216,8 @@ def _ratios(
     return ours, Cell(papers[0].mean / papers[1].mean, role="paper")
 
 
-def _has(results: Results, metric: str, process: str) -> bool:
-    return any(
-        run.spec.process == process and run.value(metric) is not None for run in results.runs
-    )
-
-
 def _shown(results: Results, metric: str, process: str) -> bool:
     """A column of ours: always for DWP and DGP, else where there is something to show."""
-    return process in ("dwp", "dgp") or _has(results, metric, process)
+    return process in ("dwp", "dgp") or any(
+        run.spec.process == process and run.value(metric) is not None for run in results.runs
+    )
