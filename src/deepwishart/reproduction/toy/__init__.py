@@ -1,6 +1,5 @@
 """The paper's toy comparison of posteriors in one dimension; ``deepwishart toy`` runs it."""
 
 from deepwishart.reproduction.toy.comparison import ToyData, ToyRun, ToySettings, run_toy, toy_data
-from deepwishart.reproduction.toy.report import write_report
 
-__all__ = ["ToyData", "ToyRun", "ToySettings", "run_toy", "toy_data", "write_report"]
+__all__ = ["ToyData", "ToyRun", "ToySettings", "run_toy", "toy_data"]
