@@ -104,3 +104,12 @@ def test_a_constant_column_is_only_centred(constant):
 def test_data_sets_cannot_be_changed_by_accident(yacht):
     with pytest.raises(dataclasses.FrozenInstanceError):
         yacht.name = "boston"
+
+
+def test_the_short_name_is_the_same_thing():
+    import deepwishart
+    from deepwishart import datasets as short
+    from deepwishart.reproduction import datasets
+
+    assert deepwishart.datasets is short and short.__all__ == datasets.__all__
+    assert all(getattr(short, name) is getattr(datasets, name) for name in datasets.__all__)
