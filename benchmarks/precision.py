@@ -18,8 +18,8 @@ from typing import Any
 
 from deepwishart.benchmark import environment
 from deepwishart.datasets import load
-from deepwishart.experiments import RunSpec, Settings
-from deepwishart.experiments.run import run
+from deepwishart.reproduction.sweeps import RunSpec, Settings
+from deepwishart.reproduction.sweeps.run import run
 
 DTYPES = ("float64", "float32")
 

@@ -16,14 +16,15 @@ import deepwishart
 # files, a cluster or a terminal. Everything else has an example.
 WITHOUT_EXAMPLE = {
     "deepwishart.cli": {"app"},
-    "deepwishart.experiments": {"Engine", "RayEngine"},
+    "deepwishart.reproduction.sweeps": {"Engine", "RayEngine"},
 }
 
 
 def modules() -> list[str]:
     found = [module.name for module in pkgutil.iter_modules(deepwishart.__path__)]
     public = [name for name in found if not name.startswith("_")]
-    return ["deepwishart", *(f"deepwishart.{name}" for name in public)]
+    parts = [f"reproduction.{name}" for name in ("datasets", "sweeps", "report", "toy")]
+    return ["deepwishart", *(f"deepwishart.{name}" for name in [*public, *parts])]
 
 
 def public_names(module_name: str) -> Iterator[tuple[str, Any]]:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 import deepwishart
 from deepwishart import _native
+from deepwishart._support import machine
 from deepwishart.models import build
 from deepwishart.objectives import elbo
 
@@ -203,13 +204,9 @@ def measure(
     >>> found.process, found.dtype, found.ratio > 0
     ('dwp', 'float32', True)
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with machine.threads(threads):
         steps = [make_step(process, depth=depth, dtype=dtype, shape=shape) for dtype in dtypes]
         times = alternate([*steps, *map(_make_product, dtypes)], repeats)
-    finally:
-        torch.set_num_threads(before)
     found = []
     for dtype, step_time, gemm_time in zip(dtypes, times, times[len(steps) :], strict=False):
         rate = 2 * _GEMM_SIZE**3 / gemm_time

@@ -16,8 +16,8 @@ import torch
 from deepwishart import benchmark
 from deepwishart.benchmark import BOSTON, Measurement, Shape, alternate, environment, measure
 from deepwishart.cli.bench import step
-from deepwishart.experiments.spec import DTYPES
 from deepwishart.models import PROCESSES
+from deepwishart.reproduction.sweeps.spec import DTYPES
 
 from .conftest import SOURCE, refused, run
 

@@ -7,11 +7,13 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepwishart._support.files import write_atomically
 from deepwishart.cli.errors import CommandError, check_choice, note
 from deepwishart.cli.lists import is_word, taking_lists
 
@@ -22,53 +24,31 @@ __all__ = ["bench_app"]
 
 bench_app = typer.Typer(help="Measure what training costs on this machine.", no_args_is_help=True)
 
-_CASES, _SIZES = "What to measure", "Sizes; by default those of the paper's runs on boston"
+_case = partial(typer.Option, rich_help_panel="What to measure")
+_size = partial(
+    typer.Option, rich_help_panel="Sizes; by default those of the paper's runs on boston"
+)
+_Words = list[str] | None
 _COLUMNS = ("process", "dtype", "depth", "threads", "step (ms)", "GEMM (GF/s)", "ratio", "speed-up")
 _lists = dict.fromkeys(["--processes", "--dtypes", "--depths", "--threads"], is_word)
 
 
 @bench_app.command(cls=taking_lists(_lists))
 def step(
-    processes: Annotated[
-        list[str] | None,
-        typer.Option(help="dwp, dgp, dsvi, diwp; all by default.", rich_help_panel=_CASES),
-    ] = None,
-    dtypes: Annotated[
-        list[str] | None,
-        typer.Option(help="float64, float32; both by default.", rich_help_panel=_CASES),
-    ] = None,
+    processes: Annotated[_Words, _case(help="dwp, dgp, dsvi, diwp; all by default.")] = None,
+    dtypes: Annotated[_Words, _case(help="float64, float32; both by default.")] = None,
     depths: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Layers, output included, as 2-5 or 2,5; by default 2 and 5.",
-            rich_help_panel=_CASES,
-        ),
+        _Words, _case(help="Layers, output included, as 2-5 or 2,5; by default 2 and 5.")
     ] = None,
-    threads: Annotated[
-        list[str] | None,
-        typer.Option(help="As 1-4 or 1,4; by default 1 and 2.", rich_help_panel=_CASES),
-    ] = None,
+    threads: Annotated[_Words, _case(help="As 1-4 or 1,4; by default 1 and 2.")] = None,
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Of processes and threads, dwp and 2 only.", rich_help_panel=_CASES
-        ),
+        bool, _case("--quick", help="Of processes and threads, dwp and 2 only.")
     ] = False,
-    rows: Annotated[
-        int, typer.Option(min=1, help="Rows in the batch.", rich_help_panel=_SIZES)
-    ] = 455,
-    features: Annotated[
-        int, typer.Option(min=1, help="Features, and width.", rich_help_panel=_SIZES)
-    ] = 13,
-    inducing: Annotated[
-        int, typer.Option(min=1, help="Inducing points.", rich_help_panel=_SIZES)
-    ] = 100,
-    samples: Annotated[
-        int, typer.Option(min=1, help="Posterior samples.", rich_help_panel=_SIZES)
-    ] = 10,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Timings behind each median.", rich_help_panel=_CASES)
-    ] = 25,
+    rows: Annotated[int, _size(min=1, help="Rows in the batch.")] = 455,
+    features: Annotated[int, _size(min=1, help="Features, and width.")] = 13,
+    inducing: Annotated[int, _size(min=1, help="Inducing points.")] = 100,
+    samples: Annotated[int, _size(min=1, help="Posterior samples.")] = 10,
+    repeats: Annotated[int, _case(min=1, help="Timings behind each median.")] = 25,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write as well, when all is measured.")
     ] = None,
@@ -84,8 +64,8 @@ def step(
     import torch
 
     from deepwishart.benchmark import Shape, environment, measure
-    from deepwishart.experiments.spec import DTYPES
     from deepwishart.models import PROCESSES
+    from deepwishart.reproduction.sweeps.spec import DTYPES
 
     shape = Shape(rows, features, inducing, samples)
     wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, DTYPES)]
@@ -109,7 +89,7 @@ def step(
             record["measurements"].append(asdict(one))
             print(_line(_cells(one)), flush=True)
     if out is not None:
-        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_atomically(out, json.dumps(record, indent=1) + "\n")
 
 
 def _cells(one: Measurement) -> list[str]:
@@ -133,7 +113,7 @@ def _choices(what: str, asked: list[str] | None, known: Sequence[str]) -> list[s
 
 
 def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tuple[int, ...]:
-    from deepwishart.experiments.spec import parse_numbers
+    from deepwishart.reproduction.sweeps.spec import parse_numbers
 
     numbers = parse_numbers(texts, what)
     if numbers[0] < 1:

@@ -10,7 +10,7 @@ import typer
 from deepwishart.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from deepwishart.datasets import Source
+    from deepwishart.reproduction.datasets import Source
 
 __all__ = ["data_app"]
 
@@ -33,7 +33,7 @@ def list_datasets() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from deepwishart import datasets
+    from deepwishart.reproduction import datasets
 
     source = datasets.Source.find()
     table = Table("data set", box=None, pad_edge=False)
@@ -67,7 +67,7 @@ def download(
     from rich.console import Console
     from rich.progress import Progress
 
-    from deepwishart import datasets
+    from deepwishart.reproduction import datasets
 
     source = datasets.Source.find(to)
     paths = _paths(source, names)
@@ -81,7 +81,7 @@ def download(
 @data_app.command()
 def verify(names: _Names = None, folder: _Folder = None) -> None:
     """Compare every file with its published checksum, without using the network."""
-    from deepwishart import datasets
+    from deepwishart.reproduction import datasets
 
     source = datasets.Source.find(folder)
     paths = _paths(source, names)
@@ -99,7 +99,7 @@ def verify(names: _Names = None, folder: _Folder = None) -> None:
 
 def _paths(source: Source, names: list[str] | None) -> list[str]:
     """All registered files of some data sets."""
-    from deepwishart.datasets import catalogue
+    from deepwishart.reproduction.datasets import catalogue
 
     entries = [catalogue.entry(name) for name in names or catalogue.names()]
     paths = [path for entry in entries for path in source.paths(entry.path(""))]

@@ -29,7 +29,7 @@ def report(
     Published numbers stand beside ours. What could not be used (torn lines, failed runs) is said
     in the report and on standard error.
     """
-    from deepwishart.report import write_report
+    from deepwishart.reproduction.report import write_report
 
     written = write_report(results, out, protocol=protocol)
     for sentence in written.notes:

@@ -30,8 +30,8 @@ def toy(
     the numbers and what they say about the paper's claim, toy.json with all of them, and a picture
     of each posterior. Takes a few minutes.
     """
-    from deepwishart.experiments.toy import ToySettings, run_toy
-    from deepwishart.experiments.toy_report import markdown, write_report
+    from deepwishart.reproduction.toy import ToySettings, run_toy
+    from deepwishart.reproduction.toy.report import markdown, write_report
     from deepwishart.training import make_progress
 
     out.mkdir(parents=True, exist_ok=True)  # better to fail before training than after it

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,93 +13,57 @@ from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, check_cho
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:
-    from deepwishart.datasets import Dataset
-    from deepwishart.experiments import Engine, Execution, ResultsStore, RunSpec, Settings, Tally
+    from deepwishart.reproduction.datasets import Dataset
+    from deepwishart.reproduction.sweeps import (
+        Engine,
+        Execution,
+        ResultsStore,
+        RunSpec,
+        Settings,
+        Tally,
+    )
 
 __all__ = ["uci_app"]
 
 uci_app = typer.Typer(help="Sweeps over the UCI data sets of the paper.", no_args_is_help=True)
 
-_RUNS, _MODEL, _ENGINE = "Runs", "Model and evaluation", "Engine"
+_run = partial(typer.Option, rich_help_panel="Runs")
+_model = partial(typer.Option, rich_help_panel="Model and evaluation")
+_engine = partial(typer.Option, rich_help_panel="Engine")
 _Out = Annotated[Path, typer.Option(help="Directory of the results.", show_default=False)]
+_Words = list[str] | None
 _lists = dict.fromkeys(["--datasets", "--processes", "--depths", "--splits", "--seeds"], is_word)
 
 
 @uci_app.command(cls=taking_lists(_lists))
 def run(
     out: _Out,
-    datasets: Annotated[
-        list[str] | None,
-        typer.Option(help="Data sets; all of them by default.", rich_help_panel=_RUNS),
-    ] = None,
-    processes: Annotated[
-        list[str] | None,
-        typer.Option(help="dwp, dgp, dsvi, diwp; by default dwp and dgp.", rich_help_panel=_RUNS),
-    ] = None,
-    depths: Annotated[
-        list[str] | None,
-        typer.Option(help="Layers, output included; by default 2-5.", rich_help_panel=_RUNS),
-    ] = None,
-    splits: Annotated[
-        list[str] | None,
-        typer.Option(help="As 0-19 or 0,3,5; all of them by default.", rich_help_panel=_RUNS),
-    ] = None,
-    seeds: Annotated[
-        list[str] | None, typer.Option(help="By default 0.", rich_help_panel=_RUNS)
-    ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="Training protocol: paper or fast.", rich_help_panel=_RUNS)
-    ] = "paper",
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Do failed runs again.", rich_help_panel=_RUNS)
-    ] = False,
+    datasets: Annotated[_Words, _run(help="Data sets; all of them by default.")] = None,
+    processes: Annotated[_Words, _run(help="dwp, dgp, dsvi, diwp; by default dwp and dgp.")] = None,
+    depths: Annotated[_Words, _run(help="Layers, output included; by default 2-5.")] = None,
+    splits: Annotated[_Words, _run(help="As 0-19 or 0,3,5; all of them by default.")] = None,
+    seeds: Annotated[_Words, _run(help="By default 0.")] = None,
+    protocol: Annotated[str, _run(help="Training protocol: paper or fast.")] = "paper",
+    retry_failed: Annotated[bool, _run("--retry-failed", help="Do failed runs again.")] = False,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="List what is to be done and stop.", rich_help_panel=_RUNS),
+        bool, _run("--dry-run", help="List what is to be done and stop; needs no data.")
     ] = False,
-    inducing: Annotated[
-        int, typer.Option(min=1, help="Inducing points.", rich_help_panel=_MODEL)
-    ] = 100,
-    kernel: Annotated[
-        str, typer.Option(help="Kernel.", rich_help_panel=_MODEL)
-    ] = "squared_exponential",
-    dtype: Annotated[
-        str, typer.Option(help="float64 or float32.", rich_help_panel=_MODEL)
-    ] = "float64",
-    max_iter: Annotated[
-        int | None,
-        typer.Option(min=1, help="Training steps; the protocol's.", rich_help_panel=_MODEL),
-    ] = None,
-    elbo_samples: Annotated[
-        int, typer.Option(min=1, help="Samples for the final ELBO.", rich_help_panel=_MODEL)
-    ] = 1000,
-    test_samples: Annotated[
-        int, typer.Option(min=1, help="Samples for predictions.", rich_help_panel=_MODEL)
-    ] = 100,
-    engine: Annotated[str, typer.Option(help="local or ray.", rich_help_panel=_ENGINE)] = "local",
+    inducing: Annotated[int, _model(min=1, help="Inducing points.")] = 100,
+    kernel: Annotated[str, _model(help="Kernel.")] = "squared_exponential",
+    dtype: Annotated[str, _model(help="float64 or float32.")] = "float64",
+    max_iter: Annotated[int | None, _model(min=1, help="Training steps; the protocol's.")] = None,
+    elbo_samples: Annotated[int, _model(min=1, help="Samples for the final ELBO.")] = 1000,
+    test_samples: Annotated[int, _model(min=1, help="Samples for predictions.")] = 100,
+    engine: Annotated[str, _engine(help="local or ray.")] = "local",
     workers: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Runs at a time; as many as cores (local) or as the cluster holds (ray).",
-            rich_help_panel=_ENGINE,
-        ),
+        _engine(min=1, help="Runs at a time; as many as cores (local) or as the cluster holds."),
     ] = None,
-    threads_per_worker: Annotated[
-        int, typer.Option(min=1, help="Threads (ray: CPUs) of a run.", rich_help_panel=_ENGINE)
-    ] = 1,
-    device: Annotated[
-        str, typer.Option(help="cpu, cuda or auto.", rich_help_panel=_ENGINE)
-    ] = "cpu",
-    gpus_per_run: Annotated[
-        float, typer.Option(min=0.0, help="GPUs of a run, on Ray.", rich_help_panel=_ENGINE)
-    ] = 0.0,
-    address: Annotated[
-        str, typer.Option(help="Address of the Ray cluster.", rich_help_panel=_ENGINE)
-    ] = "auto",
-    checkpoint_every: Annotated[
-        int, typer.Option(min=1, help="Steps between checkpoints.", rich_help_panel=_ENGINE)
-    ] = 500,
+    threads_per_worker: Annotated[int, _engine(min=1, help="Threads (ray: CPUs) of a run.")] = 1,
+    device: Annotated[str, _engine(help="cpu, cuda or auto.")] = "cpu",
+    gpus_per_run: Annotated[float, _engine(min=0.0, help="GPUs of a run, on Ray.")] = 0.0,
+    address: Annotated[str, _engine(help="Address of the Ray cluster.")] = "auto",
+    checkpoint_every: Annotated[int, _engine(min=1, help="Steps between checkpoints.")] = 500,
 ) -> None:
     """Train and evaluate every combination of data set, split, process, depth and seed.
 
@@ -109,15 +73,19 @@ def run(
 
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
-    from deepwishart.experiments import Execution, ResultsStore, Settings, pending
+    from deepwishart.reproduction.datasets import load
+    from deepwishart.reproduction.sweeps import Execution, ResultsStore, Settings, pending
 
     settings = Settings(inducing, max_iter, kernel, dtype, elbo_samples, test_samples)
     execution = Execution(threads_per_worker, device, checkpoint_every)
-    data, specs = _plan(datasets, processes, depths, splits, seeds, protocol, kernel)
+    specs = _plan(datasets, processes, depths, splits, seeds, protocol, kernel)
     store = ResultsStore(out)
     if dry_run:
-        _list_pending(specs, pending(specs, store, retry_failed=retry_failed))
+        todo = pending(specs, store, retry_failed=retry_failed)
+        print(*todo, sep="\n", end="\n" * bool(todo))
+        typer.echo(f"{len(todo)} of {len(specs)} runs are to be done.", err=True)
         return
+    data = {name: load(name) for name in dict.fromkeys(spec.dataset for spec in specs)}
     with store.writing():
         store.agree_on(settings, {protocol: _describe_protocol(protocol)})
         if retry_failed:
@@ -137,7 +105,7 @@ def status(out: _Out) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from deepwishart.experiments import ResultsStore
+    from deepwishart.reproduction.sweeps import ResultsStore
 
     records = ResultsStore(out).records()
     if not records:
@@ -162,11 +130,13 @@ def _plan(
     seeds: list[str] | None,
     protocol: str,
     kernel: str,
-) -> tuple[dict[str, Dataset], list[RunSpec]]:
-    """The data, loaded, and the list of runs; everything checked before the first run."""
-    from deepwishart import datasets, kernels
-    from deepwishart.experiments import expand, parse_numbers
+) -> list[RunSpec]:
+    """The list of runs, everything checked; no data are needed to know it."""
+    from deepwishart import kernels
     from deepwishart.models import PROCESSES
+    from deepwishart.reproduction.datasets import Source
+    from deepwishart.reproduction.datasets import names as all_names
+    from deepwishart.reproduction.sweeps import expand, parse_numbers
 
     for process in processes or ():
         check_choice("process", process, PROCESSES)
@@ -175,16 +145,15 @@ def _plan(
     layers = parse_numbers(depths or ["2-5"], "depths")
     if 0 in layers:
         raise CommandError("depths: the smallest depth is 1, a sparse GP.")
-    data = {name: datasets.load(name) for name in names or datasets.names()}
-    specs = expand(
-        {name: dataset.num_splits for name, dataset in data.items()},
+    source = Source.find()
+    return expand(
+        {name: source.num_splits(name) for name in names or all_names()},
         processes=tuple(dict.fromkeys(processes or ("dwp", "dgp"))),
         depths=layers,
         splits=parse_numbers(splits, "splits") if splits else None,
         seeds=parse_numbers(seeds or ["0"], "seeds"),
         protocol=protocol,
     )
-    return data, specs
 
 
 def _make_engine(
@@ -199,7 +168,7 @@ def _make_engine(
 ) -> Engine:
     import os
 
-    from deepwishart.experiments import LocalEngine, RayEngine
+    from deepwishart.reproduction.sweeps import LocalEngine, RayEngine
 
     check_choice("engine", name, ("local", "ray"))
     if name == "local":
@@ -217,7 +186,7 @@ def _make_engine(
 
 
 def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Tally:
-    from deepwishart.experiments import SweepProgress, pending, run_sweep
+    from deepwishart.reproduction.sweeps import SweepProgress, pending, run_sweep
 
     todo = pending(specs, store)
     typer.echo(
@@ -242,22 +211,16 @@ def _conclude(tally: Tally, store: ResultsStore) -> None:
     for spec, reason in {**tally.failed, **tally.broken}.items():
         print(f"{spec}: {reason}")
     if not tally.success:
-        parts = [f"{len(tally.failed)} failed numerically and are recorded as such"] * bool(
-            tally.failed
-        ) + [f"{len(tally.broken)} could not be carried out"] * bool(tally.broken)
+        failed = f"{len(tally.failed)} failed numerically and are recorded as such"
+        broken = f"{len(tally.broken)} could not be carried out"
+        parts = [failed] * bool(tally.failed) + [broken] * bool(tally.broken)
         raise CommandError(f"{' and '.join(parts)}.", FAILURE)
-
-
-def _list_pending(specs: Sequence[RunSpec], todo: Sequence[RunSpec]) -> None:
-    for spec in todo:
-        print(spec)
-    typer.echo(f"{len(todo)} of {len(specs)} runs are to be done.", err=True)
 
 
 def _describe_protocol(name: str) -> dict[str, Any]:
     """Its numbers, whatever the size of the data."""
     from deepwishart.training import Protocol
 
-    return {
-        key: value for key, value in asdict(Protocol.named(name, 1)).items() if key != "batch_size"
-    }
+    numbers = asdict(Protocol.named(name, 1))
+    del numbers["batch_size"]
+    return numbers

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from deepwishart.metrics import CalibrationCurve, Prediction, interval_coverage
-from deepwishart.plots.style import GREY, as_array, colours, new_figure, tidy
+from deepwishart.metrics import CalibrationCurve
+from deepwishart.plots.style import GREY, colours, new_figure, tidy
 
-__all__ = ["calibration", "coverage"]
+__all__ = ["calibration"]
 
 
 def calibration(curves: Mapping[str, CalibrationCurve], *, num_rows: int) -> Figure:
@@ -30,49 +29,6 @@ def calibration(curves: Mapping[str, CalibrationCurve], *, num_rows: int) -> Fig
     >>> figure.axes[0].get_xlabel()
     'predicted probability'
     """
-    return _against_diagonal(
-        curves,
-        num_rows,
-        title="Calibration",
-        xlabel="predicted probability",
-        ylabel="fraction of held-out targets below",
-    )
-
-
-def coverage(predictions: Mapping[str, Prediction], y: Any) -> Figure:
-    r"""Fraction of targets inside their central interval, against the interval's probability
-    :math:`c`.
-
-    Below the diagonal intervals are too narrow, above it too wide. The band is that of
-    :func:`calibration`.
-
-    Args:
-        predictions: by name of the model, as :mod:`deepwishart.metrics` takes them.
-        y: what came true, ``(N,)`` or ``(N, D)``.
-
-    >>> figure = coverage({"dwp": (np.zeros(4), np.ones(4))}, [-2.0, -0.5, 0.5, 1.0])
-    >>> figure.axes[0].get_ylabel()
-    'fraction of held-out targets inside'
-    """
-    levels = np.linspace(0.05, 0.95, 19)
-    curves = {
-        name: CalibrationCurve(
-            levels, np.array([interval_coverage(prediction, y, level) for level in levels])
-        )
-        for name, prediction in predictions.items()
-    }
-    return _against_diagonal(
-        curves,
-        as_array(y).size,
-        title="Coverage of central intervals",
-        xlabel="probability of the interval",
-        ylabel="fraction of held-out targets inside",
-    )
-
-
-def _against_diagonal(
-    curves: Mapping[str, CalibrationCurve], num_rows: int, **labels: str
-) -> Figure:
     figure = new_figure(4.6, 4.4)
     axes = figure.subplots()
     p = np.linspace(0.0, 1.0, 101)
@@ -93,6 +49,14 @@ def _against_diagonal(
         axes.plot(
             curve.levels, curve.observed, color=colour, marker=marker, markersize=4, label=name
         )
-    tidy(axes, **labels, xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    tidy(
+        axes,
+        title="Calibration",
+        xlabel="predicted probability",
+        ylabel="fraction of held-out targets below",
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+    )
     axes.legend(frameon=False, fontsize=9, loc="upper left")
     return figure

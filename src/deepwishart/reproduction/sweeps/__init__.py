@@ -1,0 +1,28 @@
+"""Experiments: sweeps over data sets, splits, processes and depths that survive anything.
+
+A sweep is a list of :class:`RunSpec`, carried out by an engine (on this machine or on a cluster)
+and written down in a :class:`ResultsStore`. ``deepwishart uci run`` puts these together.
+"""
+
+from deepwishart.reproduction.sweeps.engines import Engine, LocalEngine, RayEngine
+from deepwishart.reproduction.sweeps.progress import SweepProgress
+from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings, expand, parse_numbers
+from deepwishart.reproduction.sweeps.store import ResultsError, ResultsStore
+from deepwishart.reproduction.sweeps.sweep import Tally, pending, run_sweep
+
+__all__ = [
+    "Engine",
+    "Execution",
+    "LocalEngine",
+    "RayEngine",
+    "ResultsError",
+    "ResultsStore",
+    "RunSpec",
+    "Settings",
+    "SweepProgress",
+    "Tally",
+    "expand",
+    "parse_numbers",
+    "pending",
+    "run_sweep",
+]

@@ -1,0 +1,124 @@
+"""What an engine reports while it carries out runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deepwishart.reproduction.sweeps.spec import RunSpec
+
+if TYPE_CHECKING:
+    from deepwishart.training import ProgressEvent
+
+__all__ = [
+    "MAX_LOSSES",
+    "Broken",
+    "Engine",
+    "Event",
+    "Finished",
+    "Losses",
+    "Lost",
+    "Started",
+    "Stepped",
+    "now_and_then",
+]
+
+MAX_LOSSES = 3
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run has begun, or begun again."""
+
+    spec: RunSpec
+    where: str
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """Progress of a run in flight: ``step`` of ``total`` steps done in ``seconds``."""
+
+    spec: RunSpec
+    step: int
+    total: int
+    elbo: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run has come to its end, numerical failure included, with a record and a training curve."""
+
+    spec: RunSpec
+    record: dict[str, Any]
+    curve: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker or node of a run died; the run will be tried again."""
+
+    spec: RunSpec
+    reason: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A run could not be carried out for reasons outside its mathematics; it has no record."""
+
+    spec: RunSpec
+    reason: str
+
+
+Event = Started | Stepped | Finished | Lost | Broken
+
+
+class Engine(Protocol):
+    """Carries out runs somewhere, and reports what happens until all have finished or broken."""
+
+    @property
+    def num_workers(self) -> int:
+        """Number of runs in flight at a time."""
+        ...
+
+    def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
+        """Carry out all runs; closing the iterator stops those in flight."""
+        ...
+
+
+def now_and_then(
+    seconds: float, tell: Callable[[ProgressEvent], object]
+) -> Callable[[ProgressEvent], None]:
+    """Pass on progress, at most once in so many seconds."""
+    told = time.monotonic()
+
+    def report(event: ProgressEvent) -> None:
+        nonlocal told
+        if time.monotonic() - told >= seconds:
+            told = time.monotonic()
+            tell(event)
+
+    return report
+
+
+class Losses:
+    """Decides whether a lost run is tried again: a run that takes its worker down every time must
+    not do so for ever.
+
+    >>> losses, spec = Losses(), RunSpec("yacht", 0, "dwp", 2)
+    >>> [type(losses.event(spec, "killed")).__name__ for _ in range(3)]
+    ['Lost', 'Lost', 'Broken']
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[RunSpec] = Counter()
+
+    def event(self, spec: RunSpec, reason: str) -> Lost | Broken:
+        """What to report of this loss: ``Lost`` if the run is to be tried again."""
+        self._counts[spec] += 1
+        if self._counts[spec] < MAX_LOSSES:
+            return Lost(spec, reason)
+        return Broken(spec, f"{reason} ({MAX_LOSSES} times in all)")

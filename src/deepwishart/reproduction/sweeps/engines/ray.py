@@ -1,0 +1,189 @@
+"""Runs on a cluster, with Ray (``pip install 'deepwishart[ray]'``)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deepwishart.reproduction.datasets import Dataset
+from deepwishart.reproduction.sweeps.engines.events import (
+    Broken,
+    Event,
+    Finished,
+    Losses,
+    Lost,
+    Started,
+    Stepped,
+    now_and_then,
+)
+from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
+from deepwishart.reproduction.sweeps.store import ResultsStore
+
+__all__ = ["RayEngine"]
+
+_POLL_SECONDS = 0.5
+_REPORT_SECONDS = 1.0
+
+
+class RayEngine:
+    """Ray tasks, one per run, on whatever nodes a cluster has.
+
+    Data travel to the nodes, results travel back, and only this process writes them down. Nodes
+    need this package, nothing else. A run whose node is lost is tried again; it resumes from its
+    last checkpoint if the results directory is on a disk that nodes share, and starts from the
+    beginning otherwise.
+
+    Args:
+        settings: what all runs have in common.
+        store: where runs keep checkpoints.
+        datasets: data sets by name.
+        address: address of the cluster, as for ``ray.init``; ``"auto"`` finds the one that
+            this machine belongs to.
+        num_workers: largest number of runs in flight; as many as the cluster holds if ``None``.
+        execution: threads of each run (as many CPUs are asked for), device, and how often to save.
+        gpus_per_run: GPUs that a run asks for; may be a fraction.
+
+    Raises:
+        ValueError: Ray is not installed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: ResultsStore,
+        datasets: Mapping[str, Dataset],
+        *,
+        address: str | None = "auto",
+        num_workers: int | None = None,
+        execution: Execution | None = None,
+        gpus_per_run: float = 0.0,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._datasets = datasets
+        self._execution = execution or Execution()
+        self._gpus = gpus_per_run
+        ray = _import_ray()
+        self._leave_running = ray.is_initialized()
+        if not self._leave_running:
+            try:
+                ray.init(address=address, log_to_driver=False)
+            except ConnectionError as error:
+                raise ValueError(
+                    f"No Ray cluster was found at {address!r}: {error} Start one with 'ray start "
+                    "--head', or name its address with --address."
+                ) from error
+        self._limit = num_workers
+
+    @property
+    def num_workers(self) -> int:
+        """Number of runs that the cluster can hold at present."""
+        resources = _import_ray().cluster_resources()
+        fitting = [resources.get("CPU", 0.0) / self._execution.threads]
+        if self._gpus:
+            fitting.append(resources.get("GPU", 0.0) / self._gpus)
+        fit = max(1, int(min(fitting)))
+        return fit if self._limit is None else min(fit, self._limit)
+
+    def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
+        """Carry out all runs; closing the iterator stops those in flight."""
+        ray = _import_ray()
+        waiting, losses = deque(specs), Losses()
+        data = {name: ray.put(dataset) for name, dataset in self._datasets.items()}
+        board = _make_board(ray)
+        task = ray.remote(_carry_out).options(
+            num_cpus=self._execution.threads, num_gpus=self._gpus, max_retries=0
+        )
+        flights: dict[Any, RunSpec] = {}
+        try:
+            while waiting or flights:
+                while waiting and (self._limit is None or len(flights) < self._limit):
+                    spec = waiting.popleft()
+                    folder = self._store.checkpoint_dir(spec)
+                    arguments = (spec, self._settings, data[spec.dataset], folder, self._execution)
+                    flights[task.remote(*arguments, board)] = spec
+                done, _ = ray.wait(list(flights), num_returns=1, timeout=_POLL_SECONDS)
+                yield from _reports(ray, board, set(flights.values()))
+                for reference in done:
+                    event = _result(ray, reference, flights.pop(reference), losses)
+                    if isinstance(event, Lost):
+                        waiting.append(event.spec)
+                    yield event
+        finally:
+            for reference in flights:
+                ray.cancel(reference, force=True)
+            ray.kill(board)
+            if not self._leave_running:
+                ray.shutdown()
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError(
+            "The Ray engine needs Ray: pip install 'deepwishart[ray]', or use --engine local."
+        ) from error
+    return ray
+
+
+def _carry_out(
+    spec: RunSpec,
+    settings: Settings,
+    dataset: Dataset,
+    checkpoint_dir: Path,
+    execution: Execution,
+    board: Any,
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """One run, on a node of the cluster."""
+    from deepwishart.reproduction.sweeps.run import run
+
+    ray = _import_ray()
+    node = ray.get_runtime_context().get_node_id()
+    board.post.remote(Started(spec, f"node {node[:8]}"))
+    report = now_and_then(
+        _REPORT_SECONDS,
+        lambda e: board.post.remote(Stepped(spec, e.step + 1, e.total, e.elbo, e.seconds)),
+    )
+    outcome = run(spec, settings, dataset, checkpoint_dir, execution=execution, progress=report)
+    return outcome.record, outcome.curve
+
+
+class _Board:
+    """Where runs in flight pin up their progress."""
+
+    def __init__(self) -> None:
+        self._events: list[Started | Stepped] = []
+
+    def post(self, event: Started | Stepped) -> None:
+        self._events.append(event)
+
+    def take(self) -> list[Started | Stepped]:
+        taken, self._events = self._events, []
+        return taken
+
+
+def _make_board(ray: Any) -> Any:
+    """A board on this very node: it lives as long as the sweep does."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    return ray.remote(_Board).options(num_cpus=0, scheduling_strategy=here).remote()
+
+
+def _reports(ray: Any, board: Any, in_flight: set[RunSpec]) -> list[Event]:
+    """Progress since the last time. Late news of runs that are over are of no use."""
+    events: list[Event] = ray.get(board.take.remote())
+    return [event for event in events if event.spec in in_flight]
+
+
+def _result(ray: Any, reference: Any, spec: RunSpec, losses: Losses) -> Event:
+    try:
+        record, curve = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:  # raised by the run itself
+        return Broken(spec, f"{type(error.cause).__name__}: {error.cause}")
+    except ray.exceptions.RayError as error:  # its worker or node is gone
+        return losses.event(spec, f"{type(error).__name__} on the cluster")
+    return Finished(spec, record, curve)

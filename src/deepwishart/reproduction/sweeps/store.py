@@ -1,0 +1,191 @@
+"""Results on disk: one line of JSON per finished run, and nothing a crash can spoil.
+
+A results directory holds
+
+- ``runs.jsonl``: one record per finished run, appended and flushed to disk line by line,
+- ``curves/<run>.json``: training curves, written before the run's record,
+- ``settings.json``: what all runs have in common,
+- ``checkpoints/<run>/``: unfinished runs; deleted once the run's record is on disk,
+- ``logs/``: what the workers had to say.
+
+Only one process writes, the one that conducts the sweep, and it holds a lock while it does. A
+process killed in the middle of a line leaves a torn last line, which is not a record: readers skip
+it, the next sweep cuts it off and does the run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from deepwishart._support.files import sync_directory, write_atomically
+from deepwishart.reproduction.sweeps.spec import RunSpec, Settings
+
+__all__ = ["ResultsError", "ResultsStore"]
+
+
+class ResultsError(ValueError):
+    """A results directory cannot be used: in use, damaged, or of a sweep with other settings."""
+
+
+class ResultsStore:
+    """A results directory.
+
+    Args:
+        directory: made when something is first written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     store = ResultsStore(directory)
+    ...     with store.writing():
+    ...         store.add(
+    ...             {**RunSpec("yacht", 0, "dwp", 2).to_dict(), "status": "ok"}, {"step": [0]}
+    ...         )
+    ...     [(spec.dataset, record["status"]) for spec, record in store.records().items()]
+    [('yacht', 'ok')]
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory).absolute()
+        self._runs = self.directory / "runs.jsonl"
+
+    def records(self) -> dict[RunSpec, dict[str, Any]]:
+        """Records of all finished runs, in the order in which they finished."""
+        records, bad, lines = self.read()
+        if bad and bad[0] < len(lines):
+            raise ResultsError(
+                f"Line {bad[0]} of {self._runs} is not the record of a run. Delete the line to "
+                "have that run done again."
+            )
+        return records
+
+    def read(self) -> tuple[dict[RunSpec, dict[str, Any]], list[int], list[bytes]]:
+        """Whatever records there are, the numbers of lines that hold none, and all lines."""
+        lines = self._runs.read_bytes().splitlines(keepends=True) if self._runs.exists() else []
+        records, bad = {}, []
+        for number, line in enumerate(lines, start=1):
+            try:
+                if not line.endswith(b"\n"):
+                    raise ValueError("The line is torn.")
+                record = json.loads(line)
+                records[RunSpec.from_dict(record)] = record
+            except (ValueError, KeyError, TypeError):
+                bad.append(number)
+        return records, bad, lines
+
+    def curve(self, spec: RunSpec) -> dict[str, list[float]]:
+        """Training curve of a finished run: lists ``step``, ``elbo`` and ``seconds``."""
+        curve: dict[str, list[float]] = json.loads(self._curve_path(spec).read_text("utf-8"))
+        return curve
+
+    def checkpoint_dir(self, spec: RunSpec) -> Path:
+        """Where a run keeps its checkpoints."""
+        return self.directory / "checkpoints" / spec.key
+
+    @property
+    def log_dir(self) -> Path:
+        """Where workers write what they have to say."""
+        return self.directory / "logs"
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """The right to write; one process at a time. Repairs what an earlier one left behind."""
+        if self.directory.exists() and not self.directory.is_dir():
+            raise ResultsError(f"{self.directory} is a file; name a directory for the results.")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with open(self.directory / ".lock", "wb") as lock:
+            _lock(lock.fileno(), self.directory)
+            for spec in self.records():
+                self._discard_checkpoints(spec)
+            _, bad, lines = self.read()
+            if bad:  # the last line, and nobody else is writing
+                os.truncate(self._runs, sum(map(len, lines[:-1])))
+            yield
+
+    def add(self, record: Mapping[str, Any], curve: Mapping[str, list[float]]) -> None:
+        """Write down a finished run, for good when this returns."""
+        spec = RunSpec.from_dict(record)
+        self._curve_path(spec).parent.mkdir(exist_ok=True)
+        write_atomically(
+            self._curve_path(spec), json.dumps(curve, separators=(",", ":"), allow_nan=False)
+        )
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+        _append(self._runs, line.encode())
+        self._discard_checkpoints(spec)
+
+    def forget(self, unwanted: set[RunSpec]) -> None:
+        """Take records out, so that their runs are done again."""
+        kept = [record for spec, record in self.records().items() if spec not in unwanted]
+        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in kept]
+        write_atomically(self._runs, "".join(lines))
+
+    def agree_on(self, settings: Settings, protocols: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep the settings of a new sweep; make sure that they are those of earlier ones.
+
+        Args:
+            settings: what all runs have in common.
+            protocols: training protocols by name; one that is new here is added.
+        """
+        path = self.directory / "settings.json"
+        saved = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        wanted = {"settings": asdict(settings), "protocols": dict(protocols)}
+        self._compare(saved.get("settings", {}), wanted["settings"], "")
+        for name, protocol in protocols.items():
+            self._compare(saved.get("protocols", {}).get(name, {}), protocol, f"protocol {name}: ")
+        wanted["protocols"] = {**saved.get("protocols", {}), **wanted["protocols"]}
+        if wanted != saved:
+            write_atomically(path, json.dumps(wanted, indent=2) + "\n")
+
+    def _compare(self, saved: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> None:
+        for name, value in saved.items():
+            if name in wanted and wanted[name] != value:
+                raise ResultsError(
+                    f"{self.directory} holds runs with {prefix}{name}={value}, but this sweep has "
+                    f"{name}={wanted[name]}. Use the same setting or another --out directory."
+                )
+
+    def _curve_path(self, spec: RunSpec) -> Path:
+        return self.directory / "curves" / f"{spec.key}.json"
+
+    def _discard_checkpoints(self, spec: RunSpec) -> None:
+        shutil.rmtree(self.checkpoint_dir(spec), ignore_errors=True)
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    """Lock until the file is closed, by whatever means; where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise ResultsError(
+            f"Another sweep is writing to {directory}. Wait for it to end, or use another --out."
+        ) from None
+
+
+def _append(path: Path, content: bytes) -> None:
+    """Append to a file and flush it to disk; all of it or nothing."""
+    new = not path.exists()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        length = os.fstat(descriptor).st_size
+        try:
+            written = 0
+            while written < len(content):
+                written += os.write(descriptor, content[written:])
+            os.fsync(descriptor)
+        except BaseException:
+            os.ftruncate(descriptor, length)
+            raise
+    finally:
+        os.close(descriptor)
+    if new:
+        sync_directory(path.parent)

@@ -1,0 +1,100 @@
+"""A sweep: what is to be done, done by an engine, written down as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from deepwishart.reproduction.sweeps.engines.events import Broken, Engine, Event, Finished
+from deepwishart.reproduction.sweeps.spec import RunSpec
+from deepwishart.reproduction.sweeps.store import ResultsStore
+
+__all__ = ["Tally", "pending", "run_sweep"]
+
+
+@dataclass
+class Tally:
+    """How the runs of a sweep ended.
+
+    Args:
+        ok: runs with results.
+        failed: runs that failed numerically, with the reasons; they have records too.
+        broken: runs that could not be carried out, with the reasons; they have no records.
+    """
+
+    ok: list[RunSpec] = field(default_factory=list)
+    failed: dict[RunSpec, str] = field(default_factory=dict)
+    broken: dict[RunSpec, str] = field(default_factory=dict)
+
+    @property
+    def success(self) -> bool:
+        """All runs have results."""
+        return not self.failed and not self.broken
+
+    def count(self, spec: RunSpec, record: dict[str, Any]) -> None:
+        """Count a finished run."""
+        if record["status"] == "ok":
+            self.ok.append(spec)
+        else:
+            self.failed[spec] = record["reason"]
+
+
+def pending(
+    specs: Sequence[RunSpec], store: ResultsStore, *, retry_failed: bool = False
+) -> list[RunSpec]:
+    """The runs that have no record yet, or, with ``retry_failed``, a record of failure.
+
+    >>> pending([RunSpec("yacht", 0, "dwp", 2)], ResultsStore("a_new_directory"))[0].key
+    'yacht-split00-dwp-depth2-seed0-paper'
+    """
+    records = store.records()
+    return [
+        spec
+        for spec in specs
+        if spec not in records or (retry_failed and records[spec]["status"] != "ok")
+    ]
+
+
+def run_sweep(
+    specs: Sequence[RunSpec],
+    store: ResultsStore,
+    engine: Engine,
+    notify: Callable[[Event], None],
+) -> Tally:
+    """Carry out the runs that are still to be done, and write each down as it finishes.
+
+    Failed runs among ``specs`` are left as they are. The store has to be open for writing, see
+    :meth:`deepwishart.reproduction.sweeps.ResultsStore.writing`.
+
+    Args:
+        specs: all runs of the sweep, finished ones included.
+        store: where results go.
+        engine: carries out the runs.
+        notify: called with every event, after it has been dealt with.
+
+    Returns:
+        How all of ``specs`` ended, whether in this sweep or in an earlier one.
+
+    >>> import tempfile
+    >>> from deepwishart.reproduction.sweeps import LocalEngine, Settings
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     store = ResultsStore(directory)
+    ...     with store.writing():
+    ...         run_sweep([], store, LocalEngine(Settings(), store), print).success
+    True
+    """
+    tally, records = Tally(), store.records()
+    for spec in dict.fromkeys(specs):
+        if spec in records:
+            tally.count(spec, records[spec])
+    with closing(engine.run(pending(specs, store))) as events:
+        for event in events:
+            if isinstance(event, Finished):
+                store.add(event.record, event.curve)
+                tally.count(event.spec, event.record)
+            elif isinstance(event, Broken):
+                tally.broken[event.spec] = event.reason
+            notify(event)
+    return tally

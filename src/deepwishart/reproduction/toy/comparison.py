@@ -1,0 +1,247 @@
+"""The paper's toy comparison: what a deep GP and a deep Wishart process believe where there are no
+data (appendix "Toy comparison of DGP and DWP posteriors")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepwishart._support.machine import threads
+from deepwishart.models import DeepKernelProcess, build
+from deepwishart.predict import FunctionSamples
+from deepwishart.reproduction.sweeps.evaluate import estimate_elbo
+from deepwishart.training import History, ProgressEvent, Protocol, train
+
+__all__ = ["ToyData", "ToyRun", "ToySettings", "measure", "run_toy", "toy_data", "variety"]
+
+Watch = AbstractContextManager[Callable[[ProgressEvent], None]]
+PROCESSES = ("dwp", "dgp")
+NEAREST, FARTHEST = 2.0, 4.0  # data have |x| between these
+
+
+@dataclass(frozen=True)
+class ToySettings:
+    """What all runs of the comparison have in common.
+
+    Args:
+        seeds: each seed makes its own data, initial model and training noise, the same for both
+            processes.
+        max_iter: training steps; the other numbers are those of the ``"fast"`` protocol, but for a
+            first learning rate of 1e-2.
+        num_inducing: inducing points.
+        width: features of the hidden layer.
+        depth: layers, the output layer included.
+        grid_points: inputs on [-6, 6] at which posteriors are looked at.
+        num_samples: posterior samples behind every number.
+        elbo_samples: posterior samples behind the ELBO.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    max_iter: int = 4000
+    num_inducing: int = 20
+    width: int = 2
+    depth: int = 2
+    grid_points: int = 121
+    num_samples: int = 200
+    elbo_samples: int = 1000
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must be one or more different numbers, got {self.seeds}.")
+        for name, smallest in (("grid_points", 13), ("num_samples", 2), ("num_inducing", 1)):
+            if getattr(self, name) < smallest:
+                raise ValueError(f"{name} must be at least {smallest}, got {getattr(self, name)}.")
+
+    @property
+    def protocol(self) -> Protocol:
+        """How every model is trained."""
+        fast = Protocol.named("fast", num_rows=40)
+        return fast.replace(max_iter=self.max_iter, learning_rate=1e-2)
+
+    @property
+    def grid(self) -> np.ndarray:
+        """Inputs to look at, in the units of the data."""
+        return np.linspace(-6.0, 6.0, self.grid_points)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers, those of the protocol included, ready for JSON."""
+        return {**asdict(self), "seeds": list(self.seeds), "protocol": asdict(self.protocol)}
+
+
+@dataclass(frozen=True)
+class ToyData:
+    """One-dimensional data: inputs ``x`` and targets ``y``, ``(N,)`` each, in original units."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def inputs(self, x: np.ndarray | None = None) -> Tensor:
+        """The given inputs (the data's own if ``None``) as the models see them, ``(N, 1)``."""
+        values = self.x if x is None else np.asarray(x)
+        return torch.as_tensor((values - self.x.mean()) / self.x.std())[:, None]
+
+    @property
+    def targets(self) -> Tensor:
+        """Targets as the models see them, ``(N,)``, of mean 0 and standard deviation 1."""
+        return torch.as_tensor((self.y - self.y.mean()) / self.y.std())
+
+
+def toy_data(seed: int = 0, num_rows: int = 40) -> ToyData:
+    r""":math:`y = x^3 + 3\epsilon` with :math:`\epsilon \sim \mathcal N(0, 1)`, half of the inputs
+    uniform on [-4, -2] and half on [2, 4] (Ober & Aitchison 2021, ICML).
+
+    Args:
+        seed: seed of inputs and noise.
+        num_rows: number of points.
+
+    >>> data = toy_data(seed=0)
+    >>> len(data.x), int((data.x < 0).sum()), bool((abs(data.x) >= 2).all())
+    (40, 20, True)
+    """
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(NEAREST, FARTHEST, num_rows)
+    x[: num_rows // 2] -= NEAREST + FARTHEST
+    return ToyData(x, x**3 + 3.0 * generator.standard_normal(num_rows))
+
+
+@dataclass(frozen=True)
+class ToyRun:
+    """One trained model, what it believes on the grid, and the numbers.
+
+    Args:
+        process: ``"dwp"`` or ``"dgp"``.
+        seed: of data, model and training.
+        data: what it was trained on.
+        model: the trained model.
+        history: its training.
+        samples: functions and features drawn jointly over the grid.
+        mean: predictive mean on the grid, ``(M,)``, in standard deviations of y.
+        stddev: predictive standard deviation likewise, observation noise included.
+        numbers: see :func:`measure`.
+    """
+
+    process: str
+    seed: int
+    data: ToyData = field(repr=False)
+    model: DeepKernelProcess = field(repr=False)
+    history: History = field(repr=False)
+    samples: FunctionSamples = field(repr=False)
+    mean: np.ndarray = field(repr=False)
+    stddev: np.ndarray = field(repr=False)
+    numbers: dict[str, float]
+
+
+def variety(matrices: Tensor) -> tuple[float, float]:
+    r"""How different sampled matrices are from each other, and how large they are:
+
+    .. math:: \frac{2}{S(S-1)} \sum_{s < t} \frac{\|G_s - G_t\|_F}{N}, \qquad
+              \Big(\frac1S \sum_s \frac{\|G_s\|_F^2}{N^2}\Big)^{1/2}.
+
+    Args:
+        matrices: ``(S, N, N)``.
+
+    >>> variety(torch.tensor([[[1.0]], [[1.0]], [[0.0]]]))[0]
+    0.666...
+    """
+    if matrices.ndim != 3 or matrices.shape[0] < 2:
+        raise ValueError(
+            "Variety needs two or more matrices, (samples, rows, rows); got "
+            f"{tuple(matrices.shape)}."
+        )
+    flat = matrices.flatten(1) / matrices.shape[-1]
+    return float(torch.nn.functional.pdist(flat).mean()), float(flat.square().sum(1).mean().sqrt())
+
+
+def measure(
+    grid: np.ndarray, stddev: np.ndarray, grams: Tensor, kernels: Tensor
+) -> dict[str, float]:
+    """The numbers under the pictures. None of them depends on how features are rotated or scaled;
+    the last one does not depend on what is added to all of them either.
+
+    Args:
+        grid: inputs ``(M,)`` in original units.
+        stddev: predictive standard deviation there, ``(M,)``.
+        grams: sampled Gram matrices of the hidden layer, ``(S, M, M)``.
+        kernels: correlations that the output layer gives them, ``(S, M, M)``.
+
+    >>> grid = np.linspace(-6, 6, 25)
+    >>> grams = torch.stack([torch.zeros(25, 25), torch.ones(25, 25)])
+    >>> numbers = measure(grid, abs(grid), grams, grams)
+    >>> numbers["stddev_gap"], numbers["stddev_outside"], round(numbers["kernel_distance"], 3)
+    (0.857..., 5.25, 1.0)
+    """
+    size = np.abs(grid)
+    distance, norm = variety(grams)
+    return {
+        "stddev_gap": float(stddev[size < NEAREST].mean()),
+        "stddev_data": float(stddev[(size >= NEAREST) & (size <= FARTHEST)].mean()),
+        "stddev_outside": float(stddev[size > FARTHEST].mean()),
+        "gram_distance": distance / norm,
+        "kernel_distance": variety(kernels)[0],
+    }
+
+
+def run_one(
+    process: str,
+    seed: int,
+    settings: ToySettings,
+    progress: Callable[[ProgressEvent], None] | None = None,
+) -> ToyRun:
+    """Train one model and look at its posterior."""
+    data = toy_data(seed)
+    X, y = data.inputs(), data.targets
+    shape: dict[str, Any] = {"depth": settings.depth, "width": settings.width}
+    model = build(process, X, y, num_inducing=settings.num_inducing, seed=seed, **shape)
+    history = train(model, X, y, settings.protocol, seed=seed, progress=progress)
+    if history.stopped_by == "interrupt":
+        raise KeyboardInterrupt
+    generator = torch.Generator().manual_seed(seed)
+    bound = estimate_elbo(model, X, y, num_samples=settings.elbo_samples, generator=generator)
+    grid = settings.grid
+    prediction = model.predict(data.inputs(grid), settings.num_samples, generator)
+    samples = model.sample_functions(data.inputs(grid), settings.num_samples, generator)
+    stddev = prediction.stddev.numpy()
+    numbers = {
+        "elbo": bound.mean,
+        "elbo_se": bound.standard_error,
+        "noise": history.noise[-1],
+        **measure(grid, stddev, *_matrices(model, samples)),
+    }
+    mean = prediction.mean.numpy()
+    return ToyRun(process, seed, data, model, history, samples, mean, stddev, numbers)
+
+
+@torch.no_grad()
+def _matrices(model: DeepKernelProcess, samples: FunctionSamples) -> tuple[Tensor, Tensor]:
+    """Gram matrices of the last hidden layer, and the output layer's correlations given them."""
+    features = samples.layers[-1]
+    kernel = model.output.kernel.square(features)
+    return features @ features.mT, kernel / kernel[:, :1, :1]
+
+
+def run_toy(settings: ToySettings, *, watch: Callable[[str], Watch] | None = None) -> list[ToyRun]:
+    """Every process with every seed, in the order of seeds, on one thread: matrices this small gain
+    nothing from a second one.
+
+    Args:
+        settings: what all runs have in common.
+        watch: given the name of a run, a context that gives what to call after every training step,
+            such as :func:`deepwishart.training.make_progress`.
+
+    >>> quick = ToySettings(seeds=(0,), max_iter=2, num_inducing=5, num_samples=4, elbo_samples=20)
+    >>> [run.process for run in run_toy(quick)]
+    ['dwp', 'dgp']
+    """
+    runs = []
+    with threads(1):
+        for seed in settings.seeds:
+            for process in PROCESSES:
+                with watch(f"{process}, seed {seed}") if watch else nullcontext() as progress:
+                    runs.append(run_one(process, seed, settings, progress))
+    return runs

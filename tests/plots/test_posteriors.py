@@ -1,0 +1,111 @@
+"""Curves over one input hold the numbers they were given, on labelled axes."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+
+import deepwishart as dw
+from deepwishart import plots
+from deepwishart.predict import FunctionSamples
+
+X_DATA, Y_DATA = np.array([-1.0, 0.5]), np.array([0.25, -0.75])
+
+
+def line(axes: Axes, x: np.ndarray) -> np.ndarray:
+    """The y values of the one curve over x."""
+    (found,) = [one for one in axes.lines if len(one.get_xdata()) == len(x)]
+    assert np.array_equal(found.get_xdata(), x)
+    return found.get_ydata()
+
+
+def edges(axes: Axes, x: float) -> list[float]:
+    """Where the band crosses a vertical line."""
+    (band,) = axes.collections
+    vertices = band.get_paths()[0].vertices
+    return sorted({round(v, 12) for u, v in vertices if u == x})
+
+
+def samples_of_two_features(rows: int) -> FunctionSamples:
+    generator = torch.Generator().manual_seed(0)
+    layer = torch.randn(3, rows, 2, generator=generator)
+    return FunctionSamples(torch.randn(3, rows, 1, generator=generator), [layer])
+
+
+def test_rows_may_come_in_any_order():
+    x = np.array([2.0, 0.0, 1.0])
+    axes = plots.posterior(x, samples_of_two_features(3), (10 * x, 1 + x)).axes[3]
+    assert line(axes, np.sort(x)).tolist() == [0.0, 10.0, 20.0]
+    assert edges(axes, 1.0) == [6.0, 14.0]  # two standard deviations
+
+
+@pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi"])
+def test_four_panels(curve_models, process, generator):
+    x = torch.linspace(-3, 3, 9, dtype=torch.float64)[:, None]
+    model = curve_models[process]
+    samples = model.sample_functions(x, 4, generator)
+    prediction = model.predict(x, num_samples=5, generator=generator)
+    figure = plots.posterior(
+        x, samples, (prediction.mean, prediction.stddev), data=(X_DATA, Y_DATA), name=process
+    )
+    assert len(figure.axes) == 4 and figure.get_suptitle() == process
+    assert all(axes.get_ylabel() for axes in figure.axes)
+    assert [axes.get_xlabel() for axes in figure.axes[2:]] == ["input", "input"]
+    panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    for title, values in {
+        "first layer, $f_1$": samples.layers[0][..., 0],
+        "first layer, $f_2$": samples.layers[0][..., 1],
+        "posterior functions": samples.functions[..., 0],
+    }.items():
+        drawn = [one.get_ydata() for one in panels[title].lines if len(one.get_xdata()) == 9]
+        assert np.array_equal(np.array(drawn), values.numpy())
+    assert np.array_equal(line(panels["prediction"], x[:, 0].numpy()), prediction.mean.numpy())
+
+
+def test_side_by_side(curve_models, generator):
+    x = torch.linspace(-3, 3, 9, dtype=torch.float64)[:, None]
+    shown = {}
+    for process in ("dwp", "dgp"):
+        model = curve_models[process]
+        prediction = model.predict(x, num_samples=5, generator=generator)
+        samples = model.sample_functions(x, 3, generator)
+        shown[process.upper()] = (samples, (prediction.mean, prediction.stddev))
+    figure = plots.compare_posteriors(shown, x, data=(X_DATA, Y_DATA), target="height (m)")
+    assert len(figure.axes) == 8
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[3] == "DWP: prediction" and titles[7] == "DGP: prediction"
+    assert figure.axes[3].get_ylim() == figure.axes[7].get_ylim()
+    assert all(axes.get_xlabel() == "input" for axes in figure.axes[4:])
+    assert figure.axes[6].get_ylabel() == "height (m)"
+
+
+def test_what_curves_are_not_for():
+    x, samples, good = np.zeros((3, 2)), samples_of_two_features(3), (np.zeros(3), np.ones(3))
+    with pytest.raises(ValueError, match=r"one input need x of shape .* got \(3, 2\)"):
+        plots.posterior(x, samples, good)
+    with pytest.raises(ValueError, match="the data's inputs"):
+        plots.posterior(x[:, 0], samples, good, data=(x, np.zeros(3)))
+    with pytest.raises(ValueError, match="2 inputs and 3 targets"):
+        plots.posterior(x[:, 0], samples, good, data=([0, 1], [0, 1, 2]))
+    with pytest.raises(ValueError, match=r"the model have shape \(3, 2\).* one target"):
+        plots.posterior(x[:, 0], samples, (np.zeros((3, 2)), np.ones((3, 2))))
+
+
+def test_what_panels_are_not_for(curve_models):
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    prediction = (np.zeros(5), np.ones(5))
+    gram = curve_models["diwp"].sample_functions(x, 3)
+    with pytest.raises(ValueError, match="no features"):
+        plots.posterior(x, gram, prediction)
+    shallow = dw.build("dwp", x, x, depth=1, num_inducing=3).sample_functions(x, 2)
+    with pytest.raises(ValueError, match="depth 1"):
+        plots.posterior(x, shallow, prediction)
+    narrow = dw.build("dgp", x, x, depth=2, num_inducing=3).sample_functions(x, 2)
+    with pytest.raises(ValueError, match="width 1"):
+        plots.posterior(x, narrow, prediction)
+    good = curve_models["dwp"].sample_functions(x, 3)
+    with pytest.raises(ValueError, match="over 5 rows, but x has 4"):
+        plots.posterior(x[:4], good, prediction)
+    two = FunctionSamples(torch.zeros(3, 5, 2), good.layers)
+    with pytest.raises(ValueError, match="2 targets"):
+        plots.posterior(x, two, prediction)

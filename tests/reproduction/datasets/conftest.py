@@ -1,0 +1,95 @@
+"""Data of the published layout, and a server on loopback that may misbehave."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deepwishart.reproduction.datasets.source import Fingerprint
+
+FOLDER = "UCI_Datasets/yacht/data"
+
+
+@pytest.fixture
+def files() -> dict[str, bytes]:
+    """A small data set that calls itself yacht: target between the features, two splits."""
+    table = np.arange(24.0).reshape(6, 4) + 0.25
+    contents = {
+        "data.txt": "\n".join(" ".join(map(str, row)) for row in table) + "\n\n",
+        "index_features.txt": "3\n0\n1\n",
+        "index_target.txt": "2\n",
+        "n_splits.txt": "2",
+        "index_train_0.txt": "0\n5\n2\n3\n",
+        "index_test_0.txt": "4\n1\n",
+        "index_train_1.txt": "5\n4\n3\n2\n1\n",
+        "index_test_1.txt": "0\n",
+    }
+    return {f"{FOLDER}/{name}": text.encode() for name, text in contents.items()}
+
+
+@pytest.fixture
+def registry(files: dict[str, bytes]) -> dict[str, Fingerprint]:
+    return {
+        path: Fingerprint(hashlib.sha256(content).hexdigest(), len(content))
+        for path, content in files.items()
+    }
+
+
+@pytest.fixture
+def folder(files: dict[str, bytes], registry: dict[str, Fingerprint], tmp_path: Path) -> Path:
+    """The data set in a folder with a registry of its own."""
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    lines = [f"{path} {print_.sha256} {print_.size}" for path, print_ in registry.items()]
+    (tmp_path / "registry.txt").write_text("# a comment\n" + "\n".join(lines) + "\n")
+    return tmp_path
+
+
+@dataclass
+class Server:
+    """What the server serves, how, and what it was asked for."""
+
+    url: str
+    files: dict[str, bytes]
+    # From path and content to the bytes that are sent and the length that is announced.
+    send: Callable[[str, bytes], tuple[bytes, int | None]] = lambda path, content: (
+        content,
+        len(content),
+    )
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def server(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.removeprefix("/mirror/")
+            state.requests.append(path)
+            if path not in state.files:
+                self.send_error(404)
+                return
+            content, length = state.send(path, state.files[path])
+            self.send_response(200)
+            if length is not None:
+                self.send_header("Content-Length", str(length))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments: object) -> None:
+            return None
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        state = Server(f"http://127.0.0.1:{http.server_port}/mirror", dict(files))
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield state
+        http.shutdown()
+        thread.join()

@@ -1,0 +1,115 @@
+"""Data sets are read as their index files say."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+
+from deepwishart.reproduction import datasets
+from deepwishart.reproduction.datasets.source import Fingerprint
+
+
+@pytest.fixture
+def yacht(folder, monkeypatch) -> datasets.Dataset:
+    monkeypatch.setenv("DEEPWISHART_DATA", str(folder))
+    return datasets.load("yacht")
+
+
+def test_names():
+    assert datasets.names() == (
+        *("boston", "concrete", "energy", "kin8nm", "naval"),
+        *("power", "protein", "wine", "yacht"),
+    )
+
+
+def test_an_unknown_name_gets_a_suggestion():
+    with pytest.raises(ValueError, match=r"'yatch'.*Did you mean 'yacht'"):
+        datasets.load("yatch")
+
+
+def test_columns_are_those_of_the_index_files_in_their_order(yacht):
+    table = np.arange(24.0).reshape(6, 4) + 0.25
+    np.testing.assert_array_equal(yacht.X, table[:, [3, 0, 1]])
+    np.testing.assert_array_equal(yacht.y, table[:, 2])
+    assert yacht.X.dtype == yacht.y.dtype == np.float64
+
+
+def test_rows_are_those_of_the_index_files_in_their_order(yacht):
+    assert yacht.num_splits == 2
+    split = yacht.split(0)
+    np.testing.assert_array_equal(split.X_train, yacht.X[[0, 5, 2, 3]])
+    np.testing.assert_array_equal(split.y_train, yacht.y[[0, 5, 2, 3]])
+    np.testing.assert_array_equal(split.X_test, yacht.X[[4, 1]])
+    np.testing.assert_array_equal(split.y_test, yacht.y[[4, 1]])
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_split_that_does_not_exist(yacht, index):
+    with pytest.raises(ValueError, match=f"yacht has splits 0 to 1; there is no split {index}"):
+        yacht.split(index)
+
+
+def test_loading_downloads_what_is_missing(server, registry, tmp_path, yacht):
+    source = datasets.Source(tmp_path / "cache", registry, server.url + "/")
+    loaded = datasets.load("yacht", source)
+    np.testing.assert_array_equal(loaded.X, yacht.X)
+    assert len(server.requests) == len(registry)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "words"),
+    [
+        ("data.txt", b"1 2\n3 four\n", "is not a table"),
+        ("data.txt", b"\n", "is empty"),
+        ("index_target.txt", b"4\n", "whole numbers from 0 to 3"),
+        ("index_test_0.txt", b"0.5\n", "whole numbers from 0 to 5"),
+        ("index_train_1.txt", b"-1\n", "whole numbers from 0 to 5"),
+    ],
+)
+def test_files_that_match_their_own_registry_but_make_no_sense(
+    folder, registry, file, content, words
+):
+    path = f"UCI_Datasets/yacht/data/{file}"
+    (folder / path).write_bytes(content)
+    own = {**registry, path: Fingerprint(hashlib.sha256(content).hexdigest(), len(content))}
+    with pytest.raises(datasets.DataFileError, match=f"{file}.* {words}"):
+        datasets.load("yacht", datasets.Source(folder, own))
+
+
+def test_a_data_set_that_an_own_registry_does_not_list(folder, registry):
+    with pytest.raises(datasets.DataFileError, match=r"boston.*not in the registry"):
+        datasets.load("boston", datasets.Source(folder, registry))
+
+
+def test_standardise_uses_training_rows_only():
+    generator = np.random.default_rng(0)
+    X, y = generator.normal(3.0, 5.0, (50, 3)), generator.normal(-2.0, 0.1, 50)
+    split = datasets.Split(X[:40], y[:40], X[40:], y[40:])
+    scaled, mean, std = datasets.standardise(split)
+    np.testing.assert_allclose(scaled.X_train.mean(0), 0.0, atol=1e-14)
+    np.testing.assert_allclose(scaled.X_train.std(0), 1.0, rtol=1e-13)
+    np.testing.assert_allclose(scaled.y_test * std + mean, split.y_test, rtol=1e-14)
+    np.testing.assert_allclose(scaled.X_test, (X[40:] - X[:40].mean(0)) / X[:40].std(0))
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.998, 288.0, 1e30])
+def test_a_constant_column_is_only_centred(constant):
+    X = np.column_stack([np.full(1000, constant), np.arange(1000.0)])
+    scaled = datasets.standardise(datasets.Split(X, X[:, 1], X[:1], X[:1, 1])).split
+    np.testing.assert_allclose(scaled.X_train[:, 0], 0.0, atol=1e-12 * max(constant, 1.0))
+    assert scaled.X_train[:, 1].std() == pytest.approx(1.0)
+
+
+def test_data_sets_cannot_be_changed_by_accident(yacht):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        yacht.name = "boston"
+
+
+def test_the_short_name_is_the_same_thing():
+    import deepwishart
+    from deepwishart import datasets as short
+    from deepwishart.reproduction import datasets
+
+    assert deepwishart.datasets is short and short.__all__ == datasets.__all__
+    assert all(getattr(short, name) is getattr(datasets, name) for name in datasets.__all__)

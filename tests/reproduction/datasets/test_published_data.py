@@ -1,0 +1,61 @@
+"""The published files themselves, where they are at hand."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deepwishart.reproduction import datasets
+
+FOLDER = Path(
+    os.environ.get("DEEPWISHART_DATA") or Path(__file__).resolve().parents[4] / "shared" / "uci"
+)
+
+pytestmark = pytest.mark.skipif(
+    not (FOLDER / "UCI_Datasets").is_dir(),
+    reason=f"the UCI data are not in {FOLDER}; name their folder in DEEPWISHART_DATA",
+)
+
+
+@pytest.fixture(autouse=True)
+def _named_folder(monkeypatch):
+    monkeypatch.setenv("DEEPWISHART_DATA", str(FOLDER))
+
+
+@pytest.mark.parametrize("entry", datasets.CATALOGUE.values(), ids=lambda entry: entry.name)
+def test_sizes_and_splits(entry):
+    dataset = datasets.load(entry.name)
+    assert dataset.X.shape == (entry.num_rows, entry.num_features)
+    assert dataset.y.shape == (entry.num_rows,)
+    assert np.isfinite(dataset.X).all() and np.isfinite(dataset.y).all()
+    assert dataset.num_splits == entry.num_splits
+    for train, test in dataset.splits:
+        assert len(train) == round(0.9 * entry.num_rows)
+        everything = np.sort(np.concatenate([train, test]))
+        np.testing.assert_array_equal(everything, np.arange(entry.num_rows))
+
+
+def test_first_row_of_boston():
+    dataset = datasets.load("boston")
+    assert dataset.X[0, 0] == 0.00632 and dataset.X[0, -1] == 4.98
+    assert dataset.y[0] == 24.0
+
+
+def test_constant_columns_of_naval_do_no_harm():
+    scaled = datasets.standardise(datasets.load("naval").split(0)).split
+    spread = scaled.X_train.std(0)
+    constant = np.abs(scaled.X_train).max(0) < 1e-9
+    assert constant.sum() == 2
+    np.testing.assert_allclose(spread[~constant], 1.0, rtol=1e-9)
+
+
+def test_download_from_a_mirror_gives_the_same_data(server, tmp_path):
+    entry = datasets.CATALOGUE["yacht"]
+    names = [path.name for path in (FOLDER / entry.path("")).iterdir()]
+    server.files = {entry.path(n): (FOLDER / entry.path(n)).read_bytes() for n in names}
+    source = datasets.Source.find(tmp_path, server.url)
+    downloaded, here = datasets.load("yacht", source), datasets.load("yacht")
+    np.testing.assert_array_equal(downloaded.X, here.X)
+    np.testing.assert_array_equal(downloaded.y, here.y)
+    assert set(server.requests) == set(source.paths(entry.path("")))

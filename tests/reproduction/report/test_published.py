@@ -1,0 +1,51 @@
+"""The paper's numbers, spot by spot."""
+
+import pytest
+
+from deepwishart.reproduction import datasets
+from deepwishart.reproduction.report.published import (
+    METRICS,
+    citation,
+    published,
+    published_kinds,
+)
+
+
+def test_the_tables_cover_all_data_sets_and_depths():
+    kinds = [(name, depth) for name in datasets.names() for depth in (2, 3, 4, 5)]
+    for metric in ("elbo", "test_log_likelihood"):
+        assert published_kinds(metric) == kinds
+
+
+@pytest.mark.parametrize(
+    ("metric", "dataset", "process", "depth", "mean", "error"),
+    [
+        ("elbo", "boston", "dgp", 4, -0.43, 0.00),
+        ("elbo", "naval", "dwp", 3, 3.76, 0.11),
+        ("elbo", "yacht", "dgp", 5, 1.37, 0.03),
+        ("test_log_likelihood", "kin8nm", "dwp", 5, 1.40, 0.01),
+        ("test_log_likelihood", "protein", "dgp", 4, -2.75, 0.01),
+        ("test_log_likelihood", "naval", "diwp", 4, 5.92, None),
+        ("seconds_per_epoch", "protein", "dgp", 5, 2.017, 0.0),
+    ],
+)
+def test_spots(metric, dataset, process, depth, mean, error):
+    assert published(metric, dataset, process, depth)[:2] == (mean, error)
+
+
+def test_every_number_has_as_many_decimals_as_it_says():
+    for metric in METRICS:
+        for dataset, depth in published_kinds(metric):
+            for process in ("dwp", "dgp"):
+                number = published(metric, dataset, process, depth)
+                assert round(number.mean, number.decimals) == number.mean
+
+
+def test_what_the_paper_does_not_have():
+    assert published("elbo", "boston", "diwp", 4) is None
+    assert published("elbo", "moon", "dwp", 2) is None
+    assert published("seconds_per_epoch", "boston", "dwp", 3) is None
+
+
+def test_it_is_cited():
+    assert "Ober" in citation() and "2021" in citation()

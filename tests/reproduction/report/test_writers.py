@@ -1,0 +1,137 @@
+"""Markdown, LaTeX and HTML: whole, well-formed, escaped."""
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from deepwishart.reproduction.report import make_content, read_results, write_report
+from deepwishart.reproduction.report.html import to_html
+from deepwishart.reproduction.report.latex import to_latex
+from deepwishart.reproduction.report.markdown import to_markdown
+from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
+
+EVIL = r"""<script>alert("x")</script>|*_$%&#\{}^~'"""
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    """A report on a few runs, some of them with names that no data set should have."""
+    store = ResultsStore(tmp_path_factory.mktemp("results"))
+    evil = RunSpec("boston", 3, EVIL, 2)
+    with store.writing():
+        for split in range(3):
+            for process, elbo in (("dwp", -0.33), ("dgp", -0.38)):
+                record = RunSpec("boston", split, process, 2).to_dict()
+                numbers = {"status": "ok", "elbo": elbo + 0.01 * split**2 * (process == "dwp")}
+                store.add({**record, **numbers}, {"step": []})
+        store.add({**evil.to_dict(), "protocol": "paper", "status": "failed", "reason": EVIL}, {})
+    return make_content(read_results(store.directory))
+
+
+def test_markdown(content):
+    text = to_markdown(content)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) == 3 and len(rows) == 3 * 2 + 36 + 36 + 4
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
+    assert "| boston | 2 | **-0.31 ± 0.01** (3) ≈ | -0.33 ± 0.00 | -0.38 ± 0.00 (3) ≈ |" in text
+    assert "<script" not in text.replace(r"\<script", "")
+
+
+def test_latex(content):
+    text = to_latex(content)
+    assert "$\\mathbf{-0.31 \\pm 0.01}$ (3) $\\approx$ & $-0.33 \\pm 0.00$" in text
+    assert text.isascii()
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
+    for table in re.findall(r"\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
+        rows = [line for line in table.splitlines() if line.endswith(r"\\")]
+        assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
+    plain = re.sub(r"\\.", "", text)
+    assert plain.count("{") == plain.count("}") and plain.count("$") % 2 == 0
+    assert r"\textbackslash{}\{\}\textasciicircum{}\textasciitilde{}" in text
+
+
+class Balance(HTMLParser):
+    """Checks that tags are closed in the order they were opened."""
+
+    VOID = frozenset({"meta", "link"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        assert "src" not in given and "srcset" not in given
+        self.links += [given[name] for name in ("href", "xlink:href", "action") if name in given]
+        self.ids += [given["id"]] if "id" in given else []
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_html(content):
+    page = to_html(content)
+    checked = Balance(page)
+    assert checked.open == []
+    assert all(link == "data:," or link[1:] in checked.ids for link in checked.links)
+    assert len(set(checked.ids)) == len(checked.ids)
+    assert "default-src 'none'" in page
+    assert re.findall(r"https?://|url\((?!#)|@import", page) == []
+    assert page.count("<script>") == 1
+    assert "&lt;script&gt;alert(&quot;x&quot;)" in page
+    assert '<strong>-0.31 ± 0.01</strong> <span class="count">(3)</span>' in page
+
+
+def test_every_number_is_there_in_full(content):
+    page = to_html(content)
+    mean = (-0.33 - 0.32 - 0.29) / 3
+    values = [float(value) for value in re.findall(r'data-value="([^"]+)"', page)]
+    assert any(value == pytest.approx(mean, rel=1e-14) for value in values)
+
+
+def test_pictures_stand_alone(make_results, tmp_path):
+    results = make_results(num_splits=1)
+    written = write_report(results, tmp_path / "out" / "report")
+    folder = written.files[0].parent
+    assert {p.name for p in folder.iterdir()} == {
+        "report.md",
+        "report.tex",
+        "report.html",
+        "figures",
+    }
+    pictures = re.findall(r"\]\((.*?\.svg)\)", (folder / "report.md").read_text("utf-8"))
+    assert len(pictures) == 3
+    for picture in pictures:
+        root = ElementTree.parse(folder / picture).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    page = Balance((folder / "report.html").read_text("utf-8"))
+    assert len(page.ids) > 10 and len(set(page.ids)) == len(page.ids)
+
+
+def test_the_same_runs_give_the_same_report(make_results, tmp_path):
+    results = make_results(num_splits=1)
+    for name in ("a", "b"):
+        write_report(results, tmp_path / name)
+    files = sorted(path for path in (tmp_path / "a").rglob("*") if path.is_file())
+    assert len(files) == 6
+    for path in files:
+        other = tmp_path / "b" / path.relative_to(tmp_path / "a")
+        assert path.read_bytes() == other.read_bytes()
+
+
+def test_a_file_in_the_way(tmp_path):
+    (tmp_path / "report").write_text("")
+    with pytest.raises(ValueError, match="is a file; name a directory"):
+        write_report(tmp_path, tmp_path / "report")

@@ -1,0 +1,66 @@
+"""The cluster engine, on a real cluster of three nodes on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from deepwishart.reproduction.sweeps import RayEngine, ResultsStore, Settings
+
+PROGRAM = Path(__file__).with_name("cluster_sweep.py")
+
+
+def test_a_lost_node_costs_nothing_but_time(tmp_path, data_folder):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": ":".join(sys.path),
+        "DEEPWISHART_DATA": str(data_folder),
+        "OMP_NUM_THREADS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(tmp_path / "out")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["num_workers"] == 2
+    assert len(result["killed"]) == 1
+    assert len(result["lost"]) == 1 and result["broken"] == []
+    assert result["killed"][0] not in result["where"].values()
+    assert result["success"] and result["command"] == 0
+
+    store = ResultsStore(tmp_path / "out")
+    records = store.records()
+    assert sorted(spec.split for spec in records) == [0, 1, 2]
+    assert len((tmp_path / "out" / "runs.jsonl").read_text().splitlines()) == 3
+    assert all(r["status"] == "ok" and r["steps"] == 2000 for r in records.values())
+    # The lost run went on from its checkpoint: its nodes share this disk.
+    lost = str(result["lost"][0])
+    assert not result["first_steps"][lost] or result["first_steps"][lost][0] > 50
+    assert list((tmp_path / "out" / "checkpoints").iterdir()) == []
+    assert len(ResultsStore(tmp_path / "out-command").records()) == 1
+
+
+def test_without_ray_there_is_advice(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"pip install 'deepwishart\[ray\]'"):
+        RayEngine(Settings(), ResultsStore(tmp_path), {})
+
+
+def test_without_a_cluster_there_is_advice(tmp_path, monkeypatch):
+    def refuse(**arguments):
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    nowhere = SimpleNamespace(is_initialized=lambda: False, init=refuse)
+    monkeypatch.setitem(sys.modules, "ray", nowhere)
+    with pytest.raises(ValueError, match=r"No Ray cluster was found at 'auto'.*ray start --head"):
+        RayEngine(Settings(), ResultsStore(tmp_path), {})

@@ -1,0 +1,159 @@
+"""One run: its record, its failures, and its resumption."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings
+from deepwishart.reproduction.sweeps import run as run_module
+from deepwishart.reproduction.sweeps.run import make_protocol, run, thin
+from deepwishart.training import CheckpointStore, History, TrainingError
+
+SPEC = RunSpec("yacht", 0, "dwp", 2, protocol="fast")
+SETTINGS = Settings(num_inducing=6, max_iter=30, elbo_samples=50, test_samples=10)
+FIELDS = {
+    *("dataset", "split", "process", "depth", "seed", "protocol", "status"),
+    *("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90"),
+    *("seconds", "seconds_per_step", "seconds_per_epoch", "steps", "versions", "settings"),
+}
+RESULTS = ("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90")
+
+
+def results(record):
+    return [record[name] for name in RESULTS]
+
+
+def same(record):
+    """Equal but for rounding, which may depend on where in memory matrices are."""
+    return pytest.approx(results(record), rel=1e-7)
+
+
+@pytest.mark.parametrize("process", ["dwp", "dgp"])
+def test_a_record_has_everything(dataset, tmp_path, process):
+    spec = RunSpec("yacht", 1, process, 3, seed=5, protocol="fast")
+    record, curve = run(spec, SETTINGS, dataset, tmp_path)
+    assert record.keys() >= FIELDS
+    assert RunSpec.from_dict(record) == spec
+    assert record["status"] == "ok"
+    assert record["steps"] == 30 and record["num_train"] == 34 and record["num_test"] == 5
+    assert 0 < record["seconds_per_step"] < record["seconds"]
+    assert record["seconds_per_epoch"] == record["seconds_per_step"]
+    assert record["settings"]["num_inducing"] == 6
+    assert record["settings"]["protocol"]["max_iter"] == 30
+    assert record["versions"].keys() >= {"deepwishart", "torch", "python"}
+    assert json.loads(json.dumps([record, curve], allow_nan=False)) == [record, curve]
+    assert curve["step"] == list(range(30))
+    assert curve["seconds"] == sorted(curve["seconds"])
+
+
+def test_training_raises_the_elbo(dataset, tmp_path):
+    short = Settings(num_inducing=6, max_iter=1, elbo_samples=50, test_samples=10)
+    long = Settings(num_inducing=6, max_iter=200, elbo_samples=50, test_samples=10)
+    before = run(SPEC, short, dataset, tmp_path / "a").record["elbo"]
+    assert run(SPEC, long, dataset, tmp_path / "b").record["elbo"] > before + 0.1
+
+
+def test_the_same_run_gives_the_same_numbers_and_another_seed_others(dataset, tmp_path):
+    first = run(SPEC, SETTINGS, dataset, tmp_path / "a").record
+    again = run(SPEC, SETTINGS, dataset, tmp_path / "b").record
+    assert results(first) == same(again)
+    other = run(RunSpec("yacht", 0, "dwp", 2, 1, "fast"), SETTINGS, dataset, tmp_path / "c").record
+    assert other["elbo"] != first["elbo"]
+
+
+class PulledPlug(BaseException):
+    """Ends a run the hard way."""
+
+
+def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path):
+    steps = []
+
+    def pull_at_20(event):
+        steps.append(event.step)
+        if event.step == 20:
+            raise PulledPlug
+
+    whole = run(SPEC, SETTINGS, dataset, tmp_path / "whole").record
+    often = Execution(checkpoint_every=8)
+    with pytest.raises(PulledPlug):
+        run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often, progress=pull_at_20)
+    del steps[:]
+    record, curve = run(
+        SPEC,
+        SETTINGS,
+        dataset,
+        tmp_path / "cut",
+        execution=often,
+        progress=lambda e: steps.append(e.step),
+    )
+    assert steps == list(range(16, 30))
+    assert curve["step"] == list(range(30))
+    assert results(record) == same(whole)
+
+
+def test_checkpoints_of_another_run_are_replaced(dataset, tmp_path):
+    often = Execution(checkpoint_every=8)
+    other = Settings(num_inducing=5, max_iter=16, elbo_samples=50, test_samples=10)
+    run(SPEC, other, dataset, tmp_path, execution=often)
+    assert CheckpointStore(tmp_path).paths()
+    fresh = run(SPEC, SETTINGS, dataset, tmp_path / "fresh").record
+    record = run(SPEC, SETTINGS, dataset, tmp_path, execution=often).record
+    assert results(record) == same(fresh)
+
+
+def test_a_run_that_cannot_be_trained_is_recorded_as_failed(dataset, tmp_path, monkeypatch):
+    def fail(model, X, y, protocol, *, history, **rest):
+        history.append(0, -1.0, 1.0, 0.1, 0.1, 0.5)
+        raise TrainingError("the gradient is NaN.", step=1, layer="layer 1", last_good=None)
+
+    monkeypatch.setattr(run_module, "train", fail)
+    record, curve = run(SPEC, SETTINGS, dataset, tmp_path)
+    assert record["status"] == "failed"
+    assert record["reason"] == "TrainingError: the gradient is NaN."
+    assert record["steps"] == 1 and "elbo" not in record
+    assert curve == {"step": [0], "elbo": [-1.0], "seconds": [0.5]}
+
+
+def test_a_run_whose_numbers_are_infinite_is_recorded_as_failed(dataset, tmp_path):
+    record, _ = run(RunSpec("yacht", 3, "dwp", 2, protocol="fast"), SETTINGS, dataset, tmp_path)
+    assert record["status"] == "failed"
+    assert "test_log_likelihood is -inf" in record["reason"]
+    json.dumps(record, allow_nan=False)
+
+
+def test_other_errors_are_not_results(dataset, tmp_path, monkeypatch):
+    def fail(*arguments, **rest):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(run_module, "train", fail)
+    with pytest.raises(OSError, match="No space left"):
+        run(SPEC, SETTINGS, dataset, tmp_path)
+
+
+def test_epochs_of_minibatches():
+    protocol = make_protocol("paper", 4500)
+    history = History()
+    for step in range(10):
+        history.append(step, 0.0, 1.0, 0.01, 0.1, 0.2 * (step + 1))
+    assert protocol.batch_size == 1000
+    timings = run_module._timings(history, protocol, 4500)
+    assert timings["seconds_per_step"] == pytest.approx(0.2)
+    assert timings["seconds_per_epoch"] == pytest.approx(1.0)
+    history.append(len(history), 0.0, 1.0, 0.01, 0.1, 1000.0)  # the machine slept
+    timings = run_module._timings(history, protocol, 4500)
+    assert timings["seconds_per_step"] == pytest.approx(0.2)
+    assert timings["seconds"] == 1000.0
+
+
+@pytest.mark.parametrize("length", [0, 1, 399, 400, 401, 20_000])
+def test_curves_are_thinned_without_losing_ends_or_level(length):
+    history = History()
+    for step in range(length):
+        history.append(step, math.sin(step), 1.0, 0.01, 0.1, 0.001 * step)
+    curve = thin(history, 400)
+    assert len(curve["step"]) == min(length, 400)
+    assert curve["step"][-1:] == history.step[-1:]
+    if length == 20_000:
+        assert np.mean(curve["elbo"]) == pytest.approx(np.mean(history.elbo), abs=1e-5)

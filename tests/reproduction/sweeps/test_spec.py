@@ -1,0 +1,89 @@
+"""Lists of runs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings, expand, parse_numbers
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers"),
+    [
+        (["0-19"], tuple(range(20))),
+        (["0,3,5"], (0, 3, 5)),
+        (["5", "3", "3-4"], (3, 4, 5)),
+        (["7-7"], (7,)),
+        (["1, 2"], (1, 2)),
+    ],
+)
+def test_numbers(texts, numbers):
+    assert parse_numbers(texts) == numbers
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1-2-3", "0..4", "1.5", "\u00b2"])
+def test_bad_numbers_are_named(text):
+    with pytest.raises(ValueError, match=r"depths: .*write 0-19"):
+        parse_numbers([text], "depths")
+
+
+def test_a_range_that_runs_backwards():
+    with pytest.raises(ValueError, match="'5-3' ends before it begins"):
+        parse_numbers(["5-3"])
+
+
+def test_every_combination_once_and_split_by_split():
+    runs = expand(
+        {"yacht": 20, "boston": 20},
+        processes=["dwp", "dgp"],
+        depths=[2, 5],
+        splits=[0, 1],
+        seeds=[0, 1],
+        protocol="fast",
+    )
+    assert len(runs) == len(set(runs)) == 2 * 2 * 2 * 2 * 2
+    assert [run.split for run in runs] == [0] * 16 + [1] * 16
+    assert {run.protocol for run in runs} == {"fast"}
+    assert len({run.key for run in runs}) == len(runs)
+
+
+def test_all_splits_are_those_that_each_data_set_has():
+    runs = expand({"yacht": 20, "protein": 5}, processes=["dwp"], depths=[2])
+    counts = [sum(run.dataset == name for run in runs) for name in ("yacht", "protein")]
+    assert counts == [20, 5]
+
+
+def test_splits_that_nobody_has():
+    with pytest.raises(ValueError, match=r"No data set has a split 20 .*yacht has 20"):
+        expand({"yacht": 20}, processes=["dwp"], depths=[2], splits=[0, 20])
+    with pytest.raises(ValueError, match="protein has splits 0 to 4, none of which"):
+        expand({"yacht": 20, "protein": 5}, processes=["dwp"], depths=[2], splits=[7])
+
+
+def test_a_run_survives_json():
+    spec = RunSpec("yacht", 3, "dwp", 2, 1, "fast")
+    assert RunSpec.from_dict({**spec.to_dict(), "elbo": 1.0}) == spec
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_inducing": 0}, {"elbo_samples": 0}, {"max_iter": 0}, {"dtype": "float16"}]
+)
+def test_bad_settings_are_named(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"checkpoint_every": 0}, {"device": "tpu"}])
+def test_bad_executions_are_named(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Execution(**wrong)
+
+
+def test_a_conductor_needs_neither_torch_nor_ray():
+    code = "import sys, deepwishart.reproduction.sweeps; print({'torch', 'ray'} & set(sys.modules))"
+    path = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

@@ -1,0 +1,186 @@
+"""A results directory keeps every finished run, whatever happens to the process that writes it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, Settings, pending
+
+SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]
+CURVE = {"step": [0], "elbo": [-1.5], "seconds": [0.1]}
+
+
+def record(spec: RunSpec, status: str = "ok") -> dict:
+    return {**spec.to_dict(), "status": status, "elbo": 1.25, "reason": "ümlaut\nline"}
+
+
+@pytest.fixture
+def store(tmp_path) -> ResultsStore:
+    return ResultsStore(tmp_path / "results")
+
+
+def fill(store: ResultsStore, specs: list[RunSpec]) -> None:
+    with store.writing():
+        for spec in specs:
+            store.add(record(spec), CURVE)
+
+
+def test_what_goes_in_comes_out(store):
+    fill(store, SPECS)
+    assert store.records() == {spec: record(spec) for spec in SPECS}
+    assert store.curve(SPECS[2]) == CURVE
+    assert len((store.directory / "runs.jsonl").read_text().splitlines()) == 4
+
+
+def test_nothing_there_is_no_results(store):
+    assert store.records() == {}
+    assert pending(SPECS, store) == SPECS
+    assert not store.directory.exists()
+
+
+def test_a_last_line_torn_anywhere_is_cut_off_and_its_run_done_again(store):
+    fill(store, SPECS)
+    path = store.directory / "runs.jsonl"
+    content = path.read_bytes()
+    start = content.rindex(b"\n", 0, -1) + 1
+    for length in range(start, len(content)):
+        path.write_bytes(content[:length])
+        assert pending(SPECS, store) == SPECS[3:]
+        with store.writing():
+            assert path.read_bytes() == content[:start]
+            store.add(record(SPECS[3]), CURVE)
+        assert path.read_bytes() == content
+
+
+def test_a_last_line_of_zeros_is_cut_off(store):
+    """Some file systems leave this behind after a power cut."""
+    fill(store, SPECS[:1])
+    with open(store.directory / "runs.jsonl", "ab") as file:
+        file.write(bytes(50))
+    fill(store, SPECS[1:])
+    assert list(store.records()) == SPECS
+
+
+def test_a_bad_line_in_the_middle_is_named(store):
+    fill(store, SPECS)
+    path = store.directory / "runs.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], '{"dataset": "yacht"}\n', *lines[1:]]))
+    with pytest.raises(ResultsError, match=r"Line 2 of .*runs\.jsonl.*Delete the line"):
+        store.records()
+
+
+def test_one_writer_at_a_time(store):
+    other = ResultsStore(store.directory)
+    with store.writing(), pytest.raises(ResultsError, match="Another sweep"), other.writing():
+        pass
+    with other.writing():
+        pass
+
+
+def test_a_full_disk_leaves_no_half_line(store, monkeypatch):
+    fill(store, SPECS[:1])
+    before = (store.directory / "runs.jsonl").read_bytes()
+    write = os.write
+    calls = []
+
+    def write_some(descriptor: int, content: bytes) -> int:
+        calls.append(content)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, content[:20])
+
+    with store.writing():
+        monkeypatch.setattr(os, "write", write_some)
+        with pytest.raises(OSError, match="No space left"):
+            store.add(record(SPECS[1]), CURVE)
+    monkeypatch.undo()
+    assert len(calls) == 2
+    assert (store.directory / "runs.jsonl").read_bytes() == before
+
+
+def test_numbers_that_are_none_are_refused(store):
+    with store.writing(), pytest.raises(ValueError, match="JSON compliant"):
+        store.add({**record(SPECS[0]), "elbo": float("nan")}, CURVE)
+    assert store.records() == {}
+
+
+def test_checkpoints_go_when_the_record_is_there(store):
+    for spec in SPECS:
+        store.checkpoint_dir(spec).mkdir(parents=True)
+    fill(store, SPECS[:2])
+    assert [store.checkpoint_dir(spec).exists() for spec in SPECS] == [False, False, True, True]
+    # Killed between record and deletion: the next sweep tidies up.
+    store.checkpoint_dir(SPECS[0]).mkdir()
+    fill(store, [])
+    assert not store.checkpoint_dir(SPECS[0]).exists()
+
+
+def test_failed_runs_are_done_again_only_when_asked_for(store):
+    with store.writing():
+        store.add(record(SPECS[0]), CURVE)
+        store.add(record(SPECS[1], "failed"), CURVE)
+        assert pending(SPECS, store) == SPECS[2:]
+        again = pending(SPECS, store, retry_failed=True)
+        assert again == SPECS[1:]
+        store.forget(set(again))
+        assert list(store.records()) == SPECS[:1]
+        store.add(record(SPECS[1]), CURVE)
+    assert store.records()[SPECS[1]]["status"] == "ok"
+
+
+def test_settings_have_to_agree(store):
+    paper, fast = {"max_iter": 20_000}, {"max_iter": 3_000}
+    with store.writing():
+        store.agree_on(Settings(), {"paper": paper})
+        store.agree_on(Settings(), {"fast": fast})
+        store.agree_on(Settings(), {"paper": paper})
+        with pytest.raises(ResultsError, match=r"num_inducing=100, but this sweep has.*=50"):
+            store.agree_on(Settings(num_inducing=50), {"paper": paper})
+        with pytest.raises(ResultsError, match=r"protocol fast: max_iter=3000, .*max_iter=10"):
+            store.agree_on(Settings(), {"fast": {"max_iter": 10}})
+
+
+def test_a_file_in_place_of_the_directory(tmp_path):
+    (tmp_path / "file").touch()
+    store = ResultsStore(tmp_path / "file")
+    with pytest.raises(ResultsError, match="is a file"), store.writing():
+        pass
+
+
+WRITER = """
+import sys
+from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
+store = ResultsStore(sys.argv[1])
+with store.writing():
+    print("ready", flush=True)
+    for seed in range(len(store.records()), 10**6):
+        spec = RunSpec("yacht", 0, "dwp", 2, seed)
+        store.add({**spec.to_dict(), "status": "ok", "text": "x" * 5000}, {"step": [seed]})
+        print(seed, flush=True)
+"""
+
+
+def test_kill_loses_no_record_that_was_reported(store):
+    path = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    arguments = [sys.executable, "-c", WRITER, str(store.directory)]
+    for delay in (0.0, 0.013, 0.051):
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=path) as writer:
+            assert writer.stdout.readline() == "ready\n"
+            time.sleep(delay)
+            writer.send_signal(signal.SIGKILL)
+            reported = [int(line) for line in writer.stdout if line.endswith("\n")]
+        seeds = [spec.seed for spec in store.records()]
+        assert seeds == list(range(len(seeds)))
+        assert len(seeds) >= 1 + max(reported, default=-1)
+        for spec in store.records():
+            assert store.curve(spec) == {"step": [spec.seed]}
+    with store.writing():
+        content = (store.directory / "runs.jsonl").read_text()
+        assert all(json.loads(line) for line in content.splitlines())
+    assert len(store.records()) > 0

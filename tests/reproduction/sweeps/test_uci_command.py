@@ -1,0 +1,210 @@
+"""``deepwishart uci run | status``, from the outside."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deepwishart.cli import app
+from deepwishart.reproduction import datasets
+from deepwishart.reproduction.sweeps import ResultsStore, RunSpec, Settings
+from deepwishart.reproduction.sweeps.run import run
+
+QUICK = [
+    *("--inducing", "6", "--elbo-samples", "20", "--test-samples", "5", "--protocol", "fast"),
+    *("--workers", "2"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _data(data_folder, monkeypatch):
+    monkeypatch.setenv("DEEPWISHART_DATA", str(data_folder))
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["uci", *map(str, arguments)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def start(*arguments: object) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    command = [sys.executable, "-m", "deepwishart", "uci", *map(str, arguments)]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+RESULTS = ("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90")
+
+
+def numbers(record: dict) -> list[float]:
+    return [record[name] for name in RESULTS]
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; from deepwishart.cli import app\n"
+    code += "try: app(['uci', 'run', '--help'])\n"
+    code += "except SystemExit: print({'torch', 'numpy', 'ray'} & set(sys.modules))"
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "--datasets" in done.stdout and done.stdout.endswith("set()\n")
+
+
+def test_a_sweep_with_a_failed_run(tmp_path):
+    """Split 3 has a test target out of reach: recorded as failed, and the exit code is 1."""
+    asked = ["--datasets", "yacht", "--processes", "dwp", "dgp", "--depths", 1, 2]
+    asked += ["--splits", "2-3", "--max-iter", 20, "--out", tmp_path / "out", *QUICK]
+    code, out, err = call("run", *asked)
+    assert code == 1
+    assert "8 runs, 0 of them done before; 2 at a time." in err
+    assert "4 runs have results" in out and "4 failed numerically" in err
+    assert "yacht split 3 dgp depth 1: FloatingPointError: after training" in out
+    assert len(re.findall(r"(?m)^\[\d/8\] ", err)) == 8
+    store = ResultsStore(tmp_path / "out")
+    records = store.records()
+    assert len(records) == 8 == len((tmp_path / "out" / "runs.jsonl").read_text().splitlines())
+    for spec, record in records.items():
+        assert record["status"] == ("failed" if spec.split == 3 else "ok")
+        assert store.curve(spec)["step"][-1] == 19
+    assert list((tmp_path / "out" / "checkpoints").iterdir()) == []
+
+    # Again: nothing is repeated, and the failed runs still show.
+    before = (tmp_path / "out" / "runs.jsonl").read_bytes()
+    code, _, err = call("run", *asked)
+    assert code == 1 and "8 runs, 8 of them done before" in err
+    assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
+
+    code, out, _ = call("run", *asked, "--dry-run")
+    assert (code, out) == (0, "")
+    code, out, _ = call("run", *asked, "--dry-run", "--retry-failed")
+    assert code == 0 and out.count("split 3") == 4 and out.count("split 2") == 0
+
+    code, out, _ = call("status", "--out", tmp_path / "out")
+    assert code == 0 and out.count("after training") == 4
+    assert re.search(r"yacht +dgp +2 +fast +1 +1", out)
+
+
+def test_a_dry_run_needs_no_data(tmp_path, monkeypatch):
+    """Neither files nor network: the splits are known before."""
+    monkeypatch.setenv("DEEPWISHART_DATA", str(tmp_path / "empty"))
+    asked = ["--processes", "dwp", "--depths", 2, "--out", tmp_path / "out", "--dry-run"]
+    code, out, err = call("run", *asked)
+    assert code == 0 and "165 of 165 runs" in err
+    assert out.count("protein") == 5 and out.count("yacht") == 20
+    code, _, err = call("run", *asked[:-1])
+    assert code == 2 and "is missing" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_that_do_not_agree(tmp_path):
+    (tmp_path / "settings.json").write_text(json.dumps({"settings": {"num_inducing": 100}}))
+    code, _, err = call("run", "--datasets", "yacht", "--out", tmp_path, *QUICK)
+    assert code == 2 and "num_inducing=100" in err and "another --out" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--datasets", "yatch"], "Did you mean 'yacht'"),
+        (["--datasets", "yacht", "boston"], "bostonHousing/data/data.txt is not in"),
+        (["--datasets", "yacht", "--processes", "dpw"], "Did you mean 'dwp'"),
+        (["--datasets", "yacht", "--splits", "0-x"], "'0-x' is neither"),
+        (["--datasets", "yacht", "--splits", "4"], "No data set has a split 4"),
+        (["--datasets", "yacht", "--depths", "0-2"], "smallest depth is 1"),
+        (["--datasets", "yacht", "--protocol", "papr"], "Did you mean 'paper'"),
+        (["--datasets", "yacht", "--kernel", "matern"], "Did you mean 'matern"),
+        (["--datasets", "yacht", "--dtype", "half"], "dtype must be"),
+        (["--datasets", "yacht", "--engine", "slurm"], "choose from local, ray"),
+        (["--datasets", "yacht", "--device", "tpu"], "device must be"),
+    ],
+)
+def test_bad_arguments(tmp_path, arguments, words):
+    code, _, err = call("run", "--out", tmp_path / "out", *arguments)
+    assert code == 2 and words in err
+    assert not (tmp_path / "out" / "runs.jsonl").exists()
+
+
+def test_status_without_results(tmp_path):
+    code, _, err = call("status", "--out", tmp_path)
+    assert code == 2 and "no results" in err
+
+
+def worker_pids(log: str) -> list[int]:
+    return [int(pid) for pid in re.findall(r"process (\d+)\)", log)]
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, "workers outlive their sweep"
+        time.sleep(0.05)
+
+
+def test_kill_of_the_whole_sweep(tmp_path):
+    """Killed with a run finished and others in flight, then started again: every run is there
+    once, with the numbers of one that was never killed."""
+    asked = ["--datasets", "yacht", "--processes", "dgp", "--depths", 2, "--splits", "0-2"]
+    asked += ["--max-iter", 300, "--checkpoint-every", 25, *QUICK]
+    sweep = start("run", *asked, "--out", tmp_path / "killed")
+    with sweep:
+        log = ""
+        for line in sweep.stderr:
+            log += line
+            if line.startswith("[1/3]"):
+                break
+        assert sweep.poll() is None, log
+        refused = call("run", *asked, "--out", tmp_path / "killed")
+        sweep.send_signal(signal.SIGKILL)
+    assert refused[0] == 2 and "Another sweep is writing" in refused[2]
+    wait_until_gone(worker_pids(log))
+    survivors = ResultsStore(tmp_path / "killed").records()
+    assert 1 <= len(survivors) < 3
+
+    code, _, err = call("run", *asked, "--out", tmp_path / "killed")
+    assert code == 0 and f"3 runs, {len(survivors)} of them done before" in err
+    records = ResultsStore(tmp_path / "killed").records()
+    lines = (tmp_path / "killed" / "runs.jsonl").read_text().splitlines()
+    assert len(lines) == len(records) == 3
+    for spec, record in survivors.items():
+        assert records[spec] == record
+
+    resumed = next(spec for spec in records if spec not in survivors)
+    settings = Settings(num_inducing=6, max_iter=300, elbo_samples=20, test_samples=5)
+    whole = run(resumed, settings, datasets.load("yacht"), tmp_path / "whole").record
+    # Rounding may depend on where in memory a process puts its matrices.
+    assert numbers(records[resumed]) == pytest.approx(numbers(whole), rel=1e-7)
+
+
+def test_interrupting_a_sweep(tmp_path):
+    asked = ["--datasets", "yacht", "--processes", "dgp", "--depths", 2, "--splits", "0"]
+    sweep = start("run", *asked, "--max-iter", 10**6, *QUICK, "--out", tmp_path)
+    with sweep:
+        log = next(line for line in sweep.stderr if line.startswith("started"))
+        sweep.send_signal(signal.SIGINT)
+        _, rest = sweep.communicate(timeout=30)
+    assert sweep.returncode == 130
+    assert "1 of 1 runs to go; give the same command again" in rest
+    wait_until_gone(worker_pids(log))
+    assert ResultsStore(tmp_path).records() == {}
+
+
+def test_retry_failed_runs(tmp_path):
+    spec = RunSpec("yacht", 0, "dgp", 1, protocol="fast")
+    store = ResultsStore(tmp_path)
+    with store.writing():
+        store.add({**spec.to_dict(), "status": "failed", "reason": "NaN"}, {"step": []})
+    asked = ["--datasets", "yacht", "--processes", "dgp", "--depths", 1, "--splits", 0]
+    asked += ["--max-iter", 5, "--out", tmp_path, *QUICK]
+    assert call("run", *asked)[0] == 1
+    assert call("run", *asked, "--retry-failed")[0] == 0
+    assert store.records()[spec]["status"] == "ok"
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 1

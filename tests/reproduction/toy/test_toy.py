@@ -1,0 +1,188 @@
+"""The toy comparison: its data, its numbers, and what it says about them."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from deepwishart.cli import app
+from deepwishart.reproduction.toy import report as toy_report
+from deepwishart.reproduction.toy.comparison import (
+    ToyRun,
+    ToySettings,
+    measure,
+    run_one,
+    run_toy,
+    toy_data,
+    variety,
+)
+
+QUICK = ToySettings(
+    seeds=(0, 1), max_iter=3, num_inducing=5, grid_points=25, num_samples=6, elbo_samples=20
+)
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[ToyRun]:
+    return run_toy(QUICK)
+
+
+def test_data():
+    data = toy_data(seed=3, num_rows=4000)
+    for side in (data.x[:2000], -data.x[2000:]):
+        assert ((side >= -4) & (side <= -2)).all()
+        assert side.mean() == pytest.approx(-3, abs=0.05)
+        assert side.std() == pytest.approx(2 / 12**0.5, abs=0.02)
+    noise = data.y - data.x**3
+    assert noise.mean() == pytest.approx(0, abs=0.2) and noise.std() == pytest.approx(3, abs=0.1)
+    assert np.array_equal(toy_data(seed=3).x, toy_data(seed=3).x)
+    assert not np.array_equal(toy_data(seed=3).x, toy_data(seed=4).x)
+    for values in (data.inputs(), data.targets):
+        assert float(values.mean()) == pytest.approx(0, abs=1e-12)
+        assert float(values.std(correction=0)) == pytest.approx(1)
+    moved = data.inputs(np.array([data.x.mean(), data.x.mean() + data.x.std()]))
+    assert moved.squeeze().tolist() == pytest.approx([0, 1])
+
+
+def test_both_processes_learn_the_same_data_with_the_same_prior(runs):
+    assert [(run.process, run.seed) for run in runs] == [
+        ("dwp", 0),
+        ("dgp", 0),
+        ("dwp", 1),
+        ("dgp", 1),
+    ]
+    for dwp, dgp in (runs[:2], runs[2:]):
+        assert np.array_equal(dwp.data.x, dgp.data.x) and np.array_equal(dwp.data.y, dgp.data.y)
+        assert dwp.history.learning_rate == dgp.history.learning_rate
+        assert dwp.model.depth == dgp.model.depth == 2
+        assert dwp.samples.layers[0].shape == dgp.samples.layers[0].shape == (6, 25, 2)
+    assert not np.array_equal(runs[0].data.x, runs[2].data.x)
+
+
+def test_a_run_can_be_repeated(runs):
+    again = run_one("dwp", 1, QUICK)
+    assert again.numbers == runs[2].numbers
+
+
+def test_variety_knows_no_rotation():
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(5, 7, 2, generator=generator, dtype=torch.float64)
+    rotations = torch.linalg.qr(torch.randn(5, 2, 2, generator=generator, dtype=torch.float64)).Q
+    rotated = features @ rotations
+    assert not torch.allclose(features, rotated)
+    distance, size = variety(features @ features.mT)
+    assert variety(rotated @ rotated.mT) == pytest.approx((distance, size))
+    grams = (features @ features.mT).numpy()
+    pairs = [np.linalg.norm(grams[s] - grams[t]) / 7 for s in range(5) for t in range(s)]
+    assert distance == pytest.approx(np.mean(pairs))
+    assert size == pytest.approx(np.sqrt((grams**2).mean((1, 2)).mean()))
+
+
+def test_regions():
+    grid = np.linspace(-6, 6, 121)
+    size = np.abs(grid)
+    stddev = np.where(size < 2, 1.0, np.where(size <= 4, 2.0, 3.0))
+    grams = torch.rand(2, 3, 3, dtype=torch.float64)
+    numbers = measure(grid, stddev, grams, grams)
+    found = [numbers[f"stddev_{name}"] for name in ("gap", "data", "outside")]
+    assert found == pytest.approx([1.0, 2.0, 3.0])
+    # Features of another size: the Gram number is the same.
+    scaled = measure(grid, stddev, 9 * grams, grams)
+    assert scaled["gram_distance"] == pytest.approx(numbers["gram_distance"])
+    assert scaled["kernel_distance"] == numbers["kernel_distance"]
+
+
+def with_numbers(runs: list[ToyRun], dwp: list[float], dgp: list[float]) -> list[ToyRun]:
+    """The same runs, with these values for every number."""
+    values = {("dwp", 0): dwp[0], ("dgp", 0): dgp[0], ("dwp", 1): dwp[1], ("dgp", 1): dgp[1]}
+    return [
+        replace(run, numbers=dict.fromkeys(run.numbers, values[run.process, run.seed]))
+        for run in runs
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dwp", "dgp", "verdict", "words", "larger"),
+    [
+        ([3.0, 5.1], [1.0, 3.0], "larger", "the claim **holds**", 2),
+        ([1.0, 3.0], [3.0, 5.1], "smaller", "the claim **does not hold**", 0),
+        ([3.0, 5.0], [1.0, 6.0], "undecided", "**cannot be told**", 1),
+    ],
+)
+def test_the_report_says_what_was_measured(runs, dwp, dgp, verdict, words, larger):
+    """Whichever way it falls. Differences are paired: seeds differ more than processes."""
+    made_up = with_numbers(runs, dwp, dgp)
+    one = toy_report.compare(made_up)["stddev_gap"]
+    assert (one.verdict, one.share) == (verdict, f"{larger} of 2")
+    differences = np.subtract(dwp, dgp)
+    expected = (differences.mean(), abs(differences[0] - differences[1]) / 2, 2)
+    assert one.difference == pytest.approx(expected)
+    assert toy_report.markdown(made_up, QUICK).count(words) == 4
+
+
+def test_every_seed_is_in_the_report(runs):
+    text = toy_report.markdown(with_numbers(runs, [3.0, 5.0], [1.0, 6.0]), QUICK)
+    assert f"| 0 |{' 3.000 / 1.000 |' * 4}" in text and f"| 1 |{' 5.000 / 6.000 |' * 4}" in text
+
+
+def test_one_seed_decides_nothing(runs):
+    one = toy_report.compare(runs[:2])["kernel_distance"]
+    assert one.verdict == "undecided" and one.difference.standard_error is None
+    text = json.dumps(toy_report.summary(runs[:2], replace(QUICK, seeds=(0,))), allow_nan=False)
+    assert json.loads(text)["comparison"]["elbo"]["dwp"]["standard_error"] is None
+
+
+def test_seeds_have_to_be_paired(runs):
+    with pytest.raises(ValueError, match="the same seeds"):
+        toy_report.compare(runs[:3])
+
+
+def test_pictures_hold_the_data(runs):
+    pictures = toy_report.figures(runs, QUICK)
+    assert list(pictures) == ["dwp", "dgp", "side_by_side"]
+    assert [len(figure.axes) for figure in pictures.values()] == [4, 4, 8]
+    expected = np.c_[runs[0].data.x, runs[0].data.targets]
+    for figure in pictures.values():
+        panel = next(a for a in figure.axes if a.get_title(loc="left").endswith("prediction"))
+        assert any(np.array_equal(one.get_xydata(), expected) for one in panel.lines)
+        assert panel.get_ylabel() == "y (standard deviations)"
+
+
+def test_settings():
+    for bad in ({"seeds": ()}, {"seeds": (1, 1)}, {"num_samples": 1}, {"grid_points": 5}):
+        with pytest.raises(ValueError, match="|".join(bad)):
+            ToySettings(**bad)
+    assert json.dumps(QUICK.to_dict())
+    assert QUICK.protocol.max_iter == 3
+
+
+def test_command(tmp_path):
+    asked = ["--seeds", 2, "--max-iter", 2, "--inducing", 5, "--samples", 4, "--out", tmp_path]
+    threads = torch.get_num_threads()
+    result = CliRunner().invoke(app, ["toy", *map(str, asked)])
+    assert result.exit_code == 0 and torch.get_num_threads() == threads
+    assert "5 files written" in result.stdout and "seeds with DWP larger" in result.stdout
+    assert "Variety of Gram matrices" in result.stdout
+    found = json.loads((tmp_path / "toy.json").read_text())
+    assert len(found["runs"]) == 4 and found["settings"]["max_iter"] == 2
+    text = (tmp_path / "toy.md").read_text()
+    for name in ("dwp.png", "dgp.png", "side_by_side.png"):
+        assert name in text
+        assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
+        assert (tmp_path / name).stat().st_size < 300_000
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; from deepwishart.cli import app\n"
+    code += "try: app(['toy', '--help'])\n"
+    code += "except SystemExit: print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "--seeds" in done.stdout and done.stdout.endswith("set()\n")
