@@ -21,6 +21,7 @@ from torch import Tensor
 
 from deepwishart._native import cache, prebuilt
 from deepwishart._native.compiler import NativeUnavailable
+from deepwishart._native.fakes import register_all
 
 __all__ = ["NativeUnavailable", "build", "library", "operations", "status"]
 
@@ -84,6 +85,7 @@ def _load(path: Path) -> Path:
         torch.ops.load_library(path)
     except OSError as error:
         raise NativeUnavailable(f"{path} does not load: {error}") from error
+    register_all()
     _keep_freed_memory()
     return path
 

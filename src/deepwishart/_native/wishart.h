@@ -195,6 +195,22 @@ wishart_draw_forward(const Tensor& prior, const Tensor& posterior, const Tensor&
           out.failed};
 }
 
+// R^-T (d log q / dT) C^-T, the slope of the factor's density along A = R T C.
+Tensor unmixed_slope(const Tensor& bartlett, const Tensor& concentration, const Tensor& rate,
+                     const Tensor& deviation, const Tensor& epsilon,
+                     const std::optional<Tensor>& row_mixing,
+                     const std::optional<Tensor>& column_mixing) {
+  const int64_t size = bartlett.size(1), rank = bartlett.size(2);
+  const Tensor diagonal = bartlett.diagonal(0, 1, 2);
+  const Tensor beyond = at::arange(size - 1, size - 1 - rank, -1, rate.options());
+  const Tensor power = 2.0 * (concentration - 1.0) - beyond;
+  Tensor slope = (-epsilon / deviation).tril(-1);
+  slope.diagonal(0, 1, 2).copy_(power / diagonal - 2.0 * rate * diagonal);
+  if (row_mixing) slope = at::linalg_solve_triangular(row_mixing->t(), slope, true);
+  if (column_mixing) slope = at::linalg_solve_triangular(column_mixing->t(), slope, true, false);
+  return slope;
+}
+
 // Gradients of prior and posterior scale, gamma, alpha, beta, mu, sigma and the mixing matrices. With
 // the landing stuck to, the density's own dependence on its parameters is left out.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
@@ -217,18 +233,31 @@ wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Te
       factor, degrees, inverse, mixed_lower, folded(weights), form, solved, folded(grad_root),
       shared ? ratio.reshape({1, samples}) : ratio.reshape({samples, 1}), grad_inverse, gw);
   Tensor grad_factor = shared ? unfold(columns, samples) : columns;
-  Tensor grad_row_mixing = at::empty({0}, rate.options()), grad_column_mixing = grad_row_mixing;
-  if (row_mixing) {
-    const Tensor mixed = column_mixing ? at::matmul(bartlett, *column_mixing) : bartlett;
-    grad_row_mixing = at::mm(fold(grad_factor)[0], fold(mixed)[0].t());
-    grad_factor = at::matmul(row_mixing->t(), grad_factor);
-  }
-  if (column_mixing) {
-    grad_column_mixing = at::bmm(bartlett.transpose(1, 2), grad_factor).sum(0);
-    grad_factor = at::matmul(grad_factor, column_mixing->t());
-  }
-  const Tensor slope = -ratio, weight = sticking ? slope : at::zeros_like(slope);
   const double tilt = degrees - static_cast<double>(size) - 1;
+  Tensor slope = -ratio, weight = sticking ? slope : at::zeros_like(slope);
+  Tensor grad_row_mixing = at::empty({0}, rate.options()), grad_column_mixing = grad_row_mixing;
+  if (row_mixing || column_mixing) {
+    if (sticking) {  // the density is that of T = R^-1 A C^-1, R and C held fixed
+      grad_factor = grad_factor + unmixed_slope(bartlett, concentration, rate, deviation, epsilon,
+                                                row_mixing, column_mixing) *
+                                      slope.view({-1, 1, 1});
+    }
+    if (row_mixing) {
+      const Tensor mixed = column_mixing ? at::matmul(bartlett, *column_mixing) : bartlett;
+      grad_row_mixing = at::mm(fold(grad_factor)[0], fold(mixed)[0].t());
+      grad_factor = at::matmul(row_mixing->t(), grad_factor);
+    }
+    if (column_mixing) {
+      grad_column_mixing = at::bmm(bartlett.transpose(1, 2), grad_factor).sum(0);
+      grad_factor = at::matmul(grad_factor, column_mixing->t());
+    }
+    if (sticking) {  // what is left is the prior's power of the diagonal
+      grad_factor = grad_factor.contiguous();
+      grad_factor.diagonal(0, 1, 2) -=
+          tilt * slope.unsqueeze(1) / bartlett.diagonal(0, 1, 2);
+      slope = weight = at::zeros_like(slope);
+    }
+  }
   auto [grad_gamma, grad_rate, grad_loc, grad_deviation] =
       scored_factor_backward(gamma, concentration, rate, deviation, epsilon, tilt,
                              grad_factor.contiguous(), slope, weight);

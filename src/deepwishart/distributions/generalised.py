@@ -220,11 +220,13 @@ class GeneralisedSingularWishart(GramDistribution):
         return self.scale_tril @ mixed, log_q
 
     @property
-    def has_shared_factor(self) -> bool:
-        """Whether the Bartlett factor's parameters have no batch dimensions of their own."""
+    def has_simple_factor(self) -> bool:
+        """Whether the Bartlett factor's parameters have no batch dimensions of their own, and its
+        mixing matrices, if any, ones on their diagonals."""
         vectors, matrices = (self.concentration, self.rate), (self.loc, self.scale)
-        mixing = (m for m in (self.row_mixing, self.column_mixing) if m is not None)
-        return all(v.ndim == 1 for v in vectors) and all(m.ndim == 2 for m in (*matrices, *mixing))
+        mixing = [m for m in (self.row_mixing, self.column_mixing) if m is not None]
+        shapes = all(v.ndim == 1 for v in vectors) and all(m.ndim == 2 for m in matrices)
+        return shapes and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
 
     def _moment(self, moment: Callable[[Tensor, FactorMoments, Tensor | None], Tensor]) -> Tensor:
         outer = self.scale_tril if self.row_mixing is None else self.scale_tril @ self.row_mixing

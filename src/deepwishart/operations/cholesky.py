@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
+from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import contiguous, flatten
 
 __all__ = ["cholesky_inverse"]
@@ -73,12 +74,12 @@ class CholeskyInverse(torch.autograd.Function):
         return torch.ops.deepwishart.cholesky_inverse_backward(*ctx.saved_tensors, *incoming)
 
 
-@torch.library.register_fake("deepwishart::cholesky_inverse")
+@fake("cholesky_inverse")
 def _(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     failed = matrix.new_empty(matrix.shape[:1], dtype=torch.int32)
     return torch.empty_like(matrix), torch.empty_like(matrix), failed
 
 
-@torch.library.register_fake("deepwishart::cholesky_inverse_backward")
+@fake("cholesky_inverse_backward")
 def _(lower: Tensor, inverse: Tensor, *gradients: Tensor | None) -> Tensor:
     return torch.empty_like(lower)

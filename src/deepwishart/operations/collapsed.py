@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
+from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, row_pieces
 from deepwishart.operations.gaussian import GaussianKernel
 
@@ -164,18 +165,18 @@ class GaussianSums(torch.autograd.Function):
         return kernel, None, *others, None
 
 
-@torch.library.register_fake("deepwishart::row_sums_forward")
+@fake("row_sums_forward")
 def _(inverse: Tensor, cross: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     products = cross.new_empty(*cross.shape[:2], targets.shape[1])
     return torch.empty_like(inverse), products, torch.empty_like(cross)
 
 
-@torch.library.register_fake("deepwishart::row_sums_backward")
+@fake("row_sums_backward")
 def _(inverse: Tensor, projected: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
     return torch.empty_like(inverse), torch.empty_like(projected)
 
 
-@torch.library.register_fake("deepwishart::gaussian_row_sums_forward")
+@fake("gaussian_row_sums_forward")
 def _(
     inverse: Tensor, left: Tensor, right: Tensor, height: Tensor, length: Tensor, targets: Tensor
 ) -> tuple[Tensor, ...]:
@@ -185,7 +186,7 @@ def _(
     return torch.empty_like(inverse), products, *blocks, *map(torch.empty_like, (left, right))
 
 
-@torch.library.register_fake("deepwishart::gaussian_row_sums_backward")
+@fake("gaussian_row_sums_backward")
 def _(
     inverse: Tensor, cross: Tensor, projected: Tensor, a: Tensor, b: Tensor, *rest: Tensor
 ) -> tuple[Tensor, ...]:

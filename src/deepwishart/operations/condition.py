@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
+from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, row_pieces
 from deepwishart.operations.gaussian import GaussianKernel
 
@@ -176,7 +177,7 @@ class GaussianCondition(torch.autograd.Function):
         )
 
 
-@torch.library.register_fake("deepwishart::condition_forward")
+@fake("condition_forward")
 def _(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, size, rows = cross.shape
     width = weights.shape[-1]
@@ -185,14 +186,14 @@ def _(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, Tenso
     return first, second, third
 
 
-@torch.library.register_fake("deepwishart::condition_backward")
+@fake("condition_backward")
 def _(
     projection: Tensor, cross: Tensor, weights: Tensor, product: Tensor, *gradients: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(projection), torch.empty_like(cross), torch.empty_like(weights)
 
 
-@torch.library.register_fake("deepwishart::gaussian_condition_forward")
+@fake("gaussian_condition_forward")
 def _(
     projection: Tensor,
     left: Tensor,
@@ -207,7 +208,7 @@ def _(
     return *(left.new_empty(s) for s in shapes), torch.empty_like(left), torch.empty_like(right)
 
 
-@torch.library.register_fake("deepwishart::gaussian_condition_backward")
+@fake("gaussian_condition_backward")
 def _(
     projection: Tensor, a: Tensor, b: Tensor, weights: Tensor, *rest: Tensor
 ) -> tuple[Tensor, ...]:

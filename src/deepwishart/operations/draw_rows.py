@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
+from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, row_pieces
 from deepwishart.operations.condition import condition
 from deepwishart.operations.gaussian import GaussianKernel
@@ -144,7 +145,7 @@ class GaussianDraw(torch.autograd.Function):
         return *gradients, None, None, None
 
 
-@torch.library.register_fake("deepwishart::gaussian_sample_forward")
+@fake("gaussian_sample_forward")
 def _(
     form: Tensor,
     solved: Tensor,
@@ -161,7 +162,7 @@ def _(
     return torch.empty_like(epsilon), cross, product, *kept
 
 
-@torch.library.register_fake("deepwishart::gaussian_sample_backward")
+@fake("gaussian_sample_backward")
 def _(form: Tensor, solved: Tensor, a: Tensor, b: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
     like = (torch.empty_like(t) for t in (form, solved, a, b))
     return *like, a.new_empty(()), a.new_empty(())

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
+from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten
 
 __all__ = ["GaussianKernel", "gaussian_square"]
@@ -133,7 +134,7 @@ class GaussianSquare(torch.autograd.Function):
         return *gradients, None
 
 
-@torch.library.register_fake("deepwishart::gaussian_square_forward")
+@fake("gaussian_square_forward")
 def _(
     features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
 ) -> tuple[Tensor, Tensor]:
@@ -141,6 +142,6 @@ def _(
     return features.new_empty(batch, size, size), torch.empty_like(features)
 
 
-@torch.library.register_fake("deepwishart::gaussian_square_backward")
+@fake("gaussian_square_backward")
 def _(scaled: Tensor, kernel: Tensor, log_lengthscale: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
     return torch.empty_like(scaled), scaled.new_empty(()), scaled.new_empty(())

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native, linalg
+from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import contiguous, flatten
 
 __all__ = ["Observations", "observe"]
@@ -118,7 +119,7 @@ class Observe(torch.autograd.Function):
         return torch.ops.deepwishart.observe_backward(root, targets, 1.0, *kept, *incoming)
 
 
-@torch.library.register_fake("deepwishart::observe_forward")
+@fake("observe_forward")
 def _(kernel: Tensor, root: Tensor, targets: Tensor, scale: float) -> tuple[Tensor, ...]:
     batch, size, _ = kernel.shape
     squares = (torch.empty_like(kernel) for _ in range(2))
@@ -127,7 +128,7 @@ def _(kernel: Tensor, root: Tensor, targets: Tensor, scale: float) -> tuple[Tens
     return *squares, whitened, numbers, torch.empty_like(kernel), failed
 
 
-@torch.library.register_fake("deepwishart::observe_backward")
+@fake("observe_backward")
 def _(
     root: Tensor, targets: Tensor, scale: float, inverse: Tensor, *rest: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:

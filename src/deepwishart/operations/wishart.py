@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from deepwishart import _native, linalg
+from deepwishart._native.fakes import fake
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.operations.batches import contiguous, flatten
@@ -63,7 +64,7 @@ def draw_and_score(
     (torch.Size([3, 2, 1]), torch.Size([3]))
     """
     scale = prior.covariance_matrix
-    compiled = posterior.has_shared_factor and _native.operations(scale) is not None
+    compiled = posterior.has_simple_factor and _native.operations(scale) is not None
     before = generator.get_state() if compiled and generator is not None else None
     if compiled:
         draw = _compiled(posterior, prior, num_samples, sticking_the_landing, generator)
@@ -130,7 +131,7 @@ def _compiled(
     )
     if failed.any():
         return None
-    log_ratio = log_ratio - prior.log_normaliser() + posterior.log_mixing_ratio(prior.df)
+    log_ratio = log_ratio - prior.log_normaliser()
     shared = scale.ndim == 2
     given = Conditional(
         scale,
@@ -186,8 +187,15 @@ class ScoredDraw(torch.autograd.Function):
     :math:`\bar\beta_j` and :math:`d\,(\psi(\alpha_j) - \log g_j)` to :math:`\bar\alpha_j`. The gamma
     variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
 
-    Scales without sample dimension are factorised once, with all samples as columns. The constant,
-    and what mixing alone adds to the density, is left to the distributions.
+    Mixing matrices have ones on their diagonals, so that their volumes vanish. Stuck to the landing,
+    the density is that of :math:`T = R_\text{mix}^{-1} A C_\text{mix}^{-1}` with both held fixed
+    (:meth:`~deepwishart.distributions.GeneralisedSingularWishart.rsample_root_with_log_prob`): its
+    slope :math:`t` in :math:`T` reaches :math:`A` as
+    :math:`R_\text{mix}^{-\top} t\, C_\text{mix}^{-\top}`, and the mixing matrices through
+    :math:`A`.
+
+    Scales without sample dimension are factorised once, with all samples as columns. The constant
+    is left to the prior.
     """
 
     @staticmethod
@@ -242,7 +250,7 @@ class ScoredDraw(torch.autograd.Function):
         return prior, posterior, gamma, alpha, beta, loc, deviation, None, *mixing, None, None
 
 
-@torch.library.register_fake("deepwishart::wishart_draw_forward")
+@fake("wishart_draw_forward")
 def _(
     prior: Tensor,
     posterior: Tensor,
@@ -265,7 +273,7 @@ def _(
     return *(prior.new_empty(shape) for shape in shapes), failed
 
 
-@torch.library.register_fake("deepwishart::wishart_draw_backward")
+@fake("wishart_draw_backward")
 def _(
     gamma: Tensor,
     concentration: Tensor,
