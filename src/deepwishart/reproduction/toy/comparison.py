@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.machine import threads
-from deepwishart.models import DeepKernelProcess, build
-from deepwishart.predict import FunctionSamples
+from deepwishart.models import DeepKernelProcess, FunctionSamples, build
 from deepwishart.reproduction.sweeps.evaluate import estimate_elbo
 from deepwishart.training import History, ProgressEvent, Protocol, train
 
