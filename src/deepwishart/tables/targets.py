@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from deepwishart.tables.columns import TableError, as_numbers, as_text
+from deepwishart.tables.columns import TableError, as_text, listing, quoted, read_values
 from deepwishart.tables.encoder import require_columns
 
 __all__ = ["read_targets"]
@@ -25,28 +25,27 @@ def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
     """
     require_columns(table, names)
     if len(set(names)) < len(names):
-        raise TableError(f"A target is named twice in {', '.join(names)}.")
-    return np.stack([_read_target(table[name], name) for name in names], axis=1)
-
-
-def _read_target(values: pl.Series, name: str) -> np.ndarray:
-    text = as_text(values, name)
-    if values.dtype == pl.Boolean or not text.cast(pl.Float64, strict=False).is_not_null().any():
-        example = next(iter(text.drop_nulls().head(1)), None)
-        found = "no values at all" if example is None else f"{example!r}, for example"
-        raise TableError(
-            f"The target {name!r} is no column of numbers: it has {found}. A target has to be a "
-            "number for regression."
-        )
-    numbers = as_numbers(values, name)
-    if numbers.null_count():
-        raise TableError(
-            f"The target {name!r} has {numbers.null_count()} missing values, the first in row "
-            f"{numbers.is_null().arg_true()[0] + 1}. Drop the rows without a target: there is "
-            "nothing to learn from them."
-        )
-    if numbers.n_unique() == 1:
-        raise TableError(
-            f"The target {name!r} is {numbers[0]:g} in every row; there is nothing to predict."
-        )
-    return numbers.to_numpy()
+        raise TableError(f"A target is named twice in {listing(names)}.")
+    for name, values in as_text(pl.DataFrame([table[name] for name in names])).to_dict().items():
+        numbers = values.cast(pl.Float64, strict=False)
+        if table[name].dtype == pl.Boolean or not numbers.is_not_null().any():
+            example = next(iter(values.drop_nulls().head(1)), None)
+            found = "no values at all" if example is None else f"{quoted(example)}, for example"
+            raise TableError(
+                f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
+                "to be a number for regression."
+            )
+    targets = read_values(table, dict.fromkeys(names, "number"))
+    for name, column in targets.to_dict().items():
+        if column.null_count():
+            raise TableError(
+                f"The target {quoted(name)} has {column.null_count()} missing values, the first "
+                f"in row {column.is_null().arg_true()[0] + 1}. Drop the rows without a target: "
+                "there is nothing to learn from them."
+            )
+        if column.n_unique() == 1:
+            raise TableError(
+                f"The target {quoted(name)} is {column[0]:g} in every row; there is nothing to "
+                "predict."
+            )
+    return targets.to_numpy()
