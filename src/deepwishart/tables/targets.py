@@ -12,13 +12,15 @@ from deepwishart.tables.encoder import require_columns
 
 __all__ = ["read_targets"]
 
+LARGEST = 1e300
+
 
 def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
     """Target columns as numbers, ``(N, D)``.
 
     Raises:
         TableError: a column that does not exist, is given twice, is no column of numbers, has
-            missing values, or is constant.
+            missing values or values near the largest that a computer knows, or is constant.
 
     >>> read_targets(pl.DataFrame({"x": [1, 2], "y": ["0.5", "2"]}), ["y"]).tolist()
     [[0.5], [2.0]]
@@ -42,6 +44,11 @@ def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
                 f"The target {quoted(name)} has {column.null_count()} missing values, the first "
                 f"in row {column.is_null().arg_true()[0] + 1}. Drop the rows without a target: "
                 "there is nothing to learn from them."
+            )
+        if (largest := column.abs().max()) > LARGEST:  # type: ignore[operator]
+            raise TableError(
+                f"The target {quoted(name)} has values up to {largest:g}; predictions beyond "
+                f"{LARGEST:g} would be infinite. Divide the column by a constant first."
             )
         if column.n_unique() == 1:
             raise TableError(
