@@ -14,9 +14,7 @@ from deepwishart.training import Protocol
 def protocol_of(regressor, num_rows=100):
     names = ("max_iter", "learning_rate", "batch_size", "kl_anneal")
     changes = {name: getattr(regressor, name) for name in names}
-    return adjust_protocol(
-        regressor.protocol, num_rows, num_samples=regressor.n_samples, **changes
-    )
+    return adjust_protocol(regressor.protocol, num_rows, num_samples=regressor.n_samples, **changes)
 
 
 # ---- protocol -----------------------------------------------------------------------------------

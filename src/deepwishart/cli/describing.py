@@ -33,7 +33,7 @@ def run_info(path: Path, *, as_json: bool) -> None:
     for title in ("model", "data", "training"):
         console.print(_facts_table(title, facts[title]))
     console.print(_layer_table(facts))
-    for table in report_tables(facts["holdout"] or {"targets": {}}):
+    for table in report_tables(facts["holdout"]):
         console.print(table)
 
 
@@ -42,7 +42,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
     regressor, fit = saved.regressor, saved.fit
     settings, history = fit.get("settings", {}), regressor.history_
     noise = regressor.model_.likelihood.noise.detach().sqrt().cpu().numpy()
-    noise = noise * regressor._target_scaling.scale
+    noise = noise * regressor._scaled.targets.scale
     return {
         "model": {
             "process": regressor.process,

@@ -65,7 +65,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
     if not isinstance(parameters["checkpoint_dir"], str | os.PathLike | None):
-        raise ValueError(f"checkpoint_dir must be None or a path, got {parameters['checkpoint_dir']!r}.")
+        raise ValueError(
+            f"checkpoint_dir must be None or a path, got {parameters['checkpoint_dir']!r}."
+        )
 
 
 def column_names(table: Any) -> list[str] | None:
@@ -151,8 +153,8 @@ def check_distance(standardised: np.ndarray, names: list[str] | None, what: str 
     if far.any():
         row, column = np.argwhere(far)[0]
         raise ValueError(
-            f"{_label(int(column), names, what)} in row {row} is more than {_FARTHEST:.0e} training "
-            "standard deviations from the training data. Check the units of that column."
+            f"{_label(int(column), names, what)} in row {row} is more than {_FARTHEST:.0e} "
+            "training standard deviations from the training data. Check the units of that column."
         )
 
 

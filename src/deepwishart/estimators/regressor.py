@@ -348,4 +348,3 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"warm_start=True continues a model of targets of shape {shape}, got "
                 f"{targets.shape}. Set warm_start=False to start a new model."
             )
-

@@ -41,7 +41,7 @@ def is_count(value: Any, least: int = 1, most: int = _MOST) -> bool:
 
 def is_number(value: Any) -> bool:
     """A finite number."""
-    return type(value) is float and math.isfinite(value) or is_count(value, -(2**63), 2**63)
+    return (type(value) is float and math.isfinite(value)) or is_count(value, -(2**63), 2**63)
 
 
 def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -58,7 +58,7 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     )
     names = config.get("feature_names")
     require(
-        names is None or _texts(names) and len(names) == config["num_features"],
+        names is None or (_texts(names) and len(names) == config["num_features"]),
         "feature_names are not as many as num_features",
     )
     _check_scaling(config.get("input_scaling"), config["num_features"], "input_scaling")
@@ -110,7 +110,9 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     points = [tensor for name, tensor in tensors.items() if name.endswith("inducing_inputs")]
     found = tuple(points[0].shape) if points else ()
     asked = (config["num_inducing"], config["num_features"])
-    require(found == asked, f"inducing points should have the sizes {asked}, the tensor has {found}")
+    require(
+        found == asked, f"inducing points should have the sizes {asked}, the tensor has {found}"
+    )
     width = structure["width"] or config["num_features"]
     stored = sum(tensor.numel() for tensor in tensors.values())
     require(

@@ -3,12 +3,12 @@
 One path for everything that trains a model on data: the scikit-learn regressor, the paper's
 experiments and the demonstration::
 
-    scaled = ScaledModel.build("dwp", X, y, depth=2)         # standardise, build
+    scaled = ScaledModel.build("dwp", X, y, depth=2)  # standardise, build
     data = scaled.standardise(X, y)
     protocol = adjust_protocol("fast", len(X), max_iter=500)
-    history = run_training(scaled.model, *data, protocol)    # train
-    bound = estimate_elbo(scaled.model, *data)               # evaluate
-    (scores,) = score(scaled.predict(X_test), y_test)        # in the units of y
+    history = run_training(scaled.model, *data, protocol)  # train
+    bound = estimate_elbo(scaled.model, *data)  # evaluate
+    (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
 from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant

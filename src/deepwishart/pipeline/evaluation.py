@@ -79,7 +79,8 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
         y: targets ``(N,)`` or ``(N, D)``.
     """
     marginals = [
-        _Marginal(prediction.standardised, column) for column in range(len(prediction.scaling.scale))
+        _Marginal(prediction.standardised, column)
+        for column in range(len(prediction.scaling.scale))
     ]
     return _scores(marginals, prediction, y)
 
@@ -91,11 +92,11 @@ def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[s
     return _scores([guess] * len(prediction.scaling.scale), prediction, y)
 
 
-def _scores(marginals: list[Any], units: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
+def _scores(
+    marginals: list[Any], units: RescaledPredictive, y: np.ndarray
+) -> list[dict[str, float]]:
     scaling = units.scaling
-    columns = zip(
-        marginals, units.standardise(y).T, scaling.scale, scaling.log_scale, strict=True
-    )
+    columns = zip(marginals, units.standardise(y).T, scaling.scale, scaling.log_scale, strict=True)
     return [
         {
             "log_likelihood": metrics.log_likelihood(guess, targets) - log_scale,

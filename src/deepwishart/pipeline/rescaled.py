@@ -85,7 +85,9 @@ class RescaledPredictive:
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of each row's targets in original units, ``(N,)``."""
-        return _numpy(self.standardised.log_prob(self.standardise(y))) - self.scaling.log_scale.sum()
+        return (
+            _numpy(self.standardised.log_prob(self.standardise(y))) - self.scaling.log_scale.sum()
+        )
 
     def cdf(self, y: Any) -> np.ndarray:
         """Marginal distribution function of each column at ``y``."""

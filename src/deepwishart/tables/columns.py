@@ -84,9 +84,7 @@ def as_text(table: pl.DataFrame, names: Sequence[str] | None = None) -> pl.DataF
     return text.select(pl.when(known).then(pl.all()))
 
 
-def read_values(
-    table: pl.DataFrame, kinds: Mapping[str, str], first_row: int = 1
-) -> pl.DataFrame:
+def read_values(table: pl.DataFrame, kinds: Mapping[str, str], first_row: int = 1) -> pl.DataFrame:
     """Columns as finite numbers, or as trimmed text if they hold categories; null where missing.
 
     Args:

@@ -165,7 +165,9 @@ def _find_kinds(
     kinds = {}
     for index, (name, dtype) in enumerate(table.schema.items()):
         if not present[index]:
-            raise TableError(f"Column {quoted(name)} has no values at all; leave it out with --drop.")
+            raise TableError(
+                f"Column {quoted(name)} has no values at all; leave it out with --drop."
+            )
         if name in categorical:
             kinds[name] = "category"
         elif truth[index]:
