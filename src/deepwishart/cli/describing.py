@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from deepwishart.cli.directory import ModelDirectory, SavedModel
+from deepwishart.cli.errors import printable
 from deepwishart.cli.scores import report_tables
 
 __all__ = ["describe", "run_info"]
@@ -118,8 +120,13 @@ def _show(name: str, value: Any) -> str:
     if name == "process":
         return f"{value} ({PROCESS_NAMES[value]})"
     if isinstance(value, list):
-        return "\n".join(value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "\n".join(_plain(each) for each in value)
+    return f"{value:.4g}" if isinstance(value, float) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Names come from tables: neither control characters nor rich's markup count."""
+    return escape(printable(str(value), 60))
 
 
 def _layer_table(facts: dict[str, Any]) -> Table:
@@ -134,7 +141,7 @@ def _layer_table(facts: dict[str, Any]) -> Table:
         mixing = "" if layer["mixing"] is None else f"{layer['mixing']:.3f}"
         table.add_row(layer["name"], layer["kernel"], "\n".join(values), mixing)
     for target, noise in facts["noise"].items():
-        table.add_row("noise", "", f"standard deviation of {target}: {noise:.4g}", "")
+        table.add_row("noise", "", f"standard deviation of {_plain(target)}: {noise:.4g}", "")
     return table
 
 
@@ -144,6 +151,6 @@ def _show_values(name: str, value: Any, facts: dict[str, Any]) -> str:
         return f"{name} {value:.3g}"
     names = facts["feature_names"]
     shortest = sorted(zip(value, names, strict=True))[:_MOST_RELEVANT]
-    shown = ", ".join(f"{feature} {number:.3g}" for number, feature in shortest)
+    shown = ", ".join(f"{_plain(feature)} {number:.3g}" for number, feature in shortest)
     rest = f", {len(value) - len(shortest)} longer" if len(value) > len(shortest) else ""
     return f"{name}s: {shown}{rest}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -57,8 +58,15 @@ class Column:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Column:
-        """What :meth:`to_dict` gave."""
-        return cls(**{**plain, "categories": tuple(plain["categories"])})
+        """What :meth:`to_dict` gave; ``TableError`` for anything else."""
+        name, kind, categories, fill = (plain[each] for each in cls.__dataclass_fields__)
+        texts = isinstance(categories, list) and all(
+            isinstance(t, str) for t in [name, *categories]
+        )
+        known = fill is None or (fill in categories if categories else type(fill) in (float, int))
+        if not (texts and known and kind in KINDS and bool(categories) == (kind == "category")):
+            raise TableError(f"{quoted(plain)} does not describe a column.")
+        return cls(name, kind, tuple(categories), fill)
 
 
 def as_text(table: pl.DataFrame, names: Sequence[str] | None = None) -> pl.DataFrame:
@@ -134,18 +142,18 @@ def _refuse_odd(
     numbers = values.select(pl.col(pl.Float64).is_infinite().any())
     infinite = dict(zip(numbers.columns, numbers.row(0), strict=True)) if numbers.width else {}
     for index, name in enumerate(kinds):
-        if unread[index] > missing[index]:
-            bad = values[name].is_null() & text[name].is_not_null()
-            wanted = _WANTED[kinds[name]]
-        elif infinite.get(name):
-            bad, wanted = values[name].is_infinite().fill_null(False), "a finite number"
-        else:
+        if unread[index] == missing[index] and not infinite.get(name):
             continue
-        row = bad.arg_true()[0]
-        raise TableError(
-            f"Column {quoted(name)} has {quoted(text[name][row])} in row {first_row + row} "
-            f"where {wanted} should be. Correct it, or drop the row."
-        )
+        # Lists, since polars takes a name such as ^x.*$ for a pattern in methods of a series, too.
+        for row, (value, read) in enumerate(
+            zip(text[name].to_list(), values[name].to_list(), strict=True), start=first_row
+        ):
+            if value is not None and (read is None or read in (math.inf, -math.inf)):
+                wanted = _WANTED[kinds[name]] if read is None else "a finite number"
+                raise TableError(
+                    f"Column {quoted(name)} has {quoted(value)} in row {row} where {wanted} "
+                    "should be. Correct it, or drop the row."
+                )
 
 
 def quoted(value: object) -> str:

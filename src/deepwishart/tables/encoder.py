@@ -81,7 +81,10 @@ class TableEncoder:
             if kind == "category":
                 categories = tuple(sorted(set(values[name].to_list()) - {None}))
                 _check_number(categories, len(table), name, name in categorical)
-            fill = _fill(values[name].gather(rows).to_list(), kind, categories) if impute else None
+            fill = None
+            if impute is not None:
+                every = values[name].to_list()
+                fill = _fill([every[row] for row in rows], kind, categories)
             columns.append(Column(name, kind, categories, fill))
         encoder = cls(tuple(columns))
         twice = [name for name, count in Counter(encoder.feature_names).items() if count > 1]
@@ -116,7 +119,7 @@ class TableEncoder:
         parts = []
         for index, column in enumerate(self.columns):
             if gaps[column.name] and column.fill is None:
-                row = values[column.name].is_null().arg_true()[0]
+                row = values[column.name].to_list().index(None)
                 raise TableError(
                     f"Column {quoted(column.name)} has a missing value in row {first_row + row}. "
                     "Fill it in or drop the row; a model fitted with --impute median fills such "
@@ -175,9 +178,11 @@ def _find_kinds(
         elif dtype.is_numeric() or numeric[index] == present[index]:
             kinds[name] = "number"
         elif numeric[index] > 0.5 * present[index]:
-            row = (numbers[name].is_null() & text[name].is_not_null()).arg_true()[0]
+            pairs = zip(text[name].to_list(), numbers[name].to_list(), strict=True)
+            odd = [value if number is None else None for value, number in pairs]
+            row = next(row for row, value in enumerate(odd) if value is not None)
             raise TableError(
-                f"Column {quoted(name)} holds numbers, but {quoted(text[name][row])} in row "
+                f"Column {quoted(name)} holds numbers, but {quoted(odd[row])} in row "
                 f"{row + 1}. Correct it, or, if the column holds categories, say so with "
                 f"--categorical {quoted(name)[1:-1]}."
             )
@@ -191,7 +196,7 @@ def _refuse_missing(text: pl.DataFrame) -> None:
         if count:
             raise TableError(
                 f"Column {quoted(name)} has {count} missing values, the first in row "
-                f"{text[name].is_null().arg_true()[0] + 1}. Fill them in, leave the column out "
+                f"{text[name].to_list().index(None) + 1}. Fill them in, leave the column out "
                 "with --drop, or have them filled in with --impute median."
             )
 

@@ -28,10 +28,11 @@ def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
     require_columns(table, names)
     if len(set(names)) < len(names):
         raise TableError(f"A target is named twice in {listing(names)}.")
-    for name, values in as_text(pl.DataFrame([table[name] for name in names])).to_dict().items():
-        numbers = values.cast(pl.Float64, strict=False)
-        if table[name].dtype == pl.Boolean or not numbers.is_not_null().any():
-            example = next(iter(values.drop_nulls().head(1)), None)
+    text = as_text(pl.DataFrame([table[name] for name in names]))
+    numbers = text.select(pl.all().cast(pl.Float64, strict=False)).null_count().row(0)
+    for name, unread in zip(names, numbers, strict=True):
+        if table[name].dtype == pl.Boolean or unread == len(table):
+            example = next((value for value in text[name] if value is not None), None)
             found = "no values at all" if example is None else f"{quoted(example)}, for example"
             raise TableError(
                 f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
@@ -42,10 +43,10 @@ def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
         if column.null_count():
             raise TableError(
                 f"The target {quoted(name)} has {column.null_count()} missing values, the first "
-                f"in row {column.is_null().arg_true()[0] + 1}. Drop the rows without a target: "
+                f"in row {column.to_list().index(None) + 1}. Drop the rows without a target: "
                 "there is nothing to learn from them."
             )
-        if (largest := column.abs().max()) > LARGEST:  # type: ignore[operator]
+        if (largest := float(np.abs(column.to_numpy()).max())) > LARGEST:
             raise TableError(
                 f"The target {quoted(name)} has values up to {largest:g}; predictions beyond "
                 f"{LARGEST:g} would be infinite. Divide the column by a constant first."
