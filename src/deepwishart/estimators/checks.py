@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -49,7 +49,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         check_count("verbose", parameters["verbose"], 0)
     for name in _OPTIONAL_POSITIVE:
         value = parameters[name]
-        if value is not None and not (_is_number(value) and 0 < value < math.inf):
+        if value is not None and not (_is_number(value) and 0 < value <= sys.float_info.max):
             raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):

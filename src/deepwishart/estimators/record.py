@@ -109,7 +109,7 @@ def from_record(
         model = _skeleton(config).model
         model.load_state_dict(tensors)
         model.to(resolve_device(regressor.device))
-    except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"The saved model does not describe a regressor: {error}") from error
     scalings = (Standardiser.from_dict(config[f"{name}_scaling"]) for name in ("input", "target"))
     regressor._scaled = ScaledModel(model, *scalings)

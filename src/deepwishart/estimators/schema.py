@@ -22,6 +22,8 @@ __all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number"
 STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter")
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
+# The inducing inputs of a model, of its first layer, or of its only one.
+_POINTS = ("inducing_inputs", "layers.0.inducing_inputs", "output.inducing_inputs")
 _MOST = 2**31
 # Elements of the features that a model is built from: more than any stored tensor, but not memory
 # without end. Wide layers have no tensor of their width.
@@ -107,8 +109,7 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         is_count(structure["depth"]) and structure["depth"] == len(hidden) + 1,
         f"depth is {structure['depth']!r:.40}, but there are tensors of {len(hidden) + 1} layers",
     )
-    points = [tensor for name, tensor in tensors.items() if name.endswith("inducing_inputs")]
-    found = tuple(points[0].shape) if points else ()
+    found = next((tuple(tensors[name].shape) for name in _POINTS if name in tensors), ())
     asked = (config["num_inducing"], config["num_features"])
     require(
         found == asked, f"inducing points should have the sizes {asked}, the tensor has {found}"
