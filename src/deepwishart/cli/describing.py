@@ -13,6 +13,7 @@ from rich.table import Table
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import printable
 from deepwishart.cli.scores import report_tables
+from deepwishart.persistence import ModelFileError
 
 __all__ = ["describe", "run_info"]
 
@@ -28,8 +29,15 @@ _MOST_RELEVANT = 5
 def run_info(path: Path, *, as_json: bool) -> None:
     """Print a description of the model in a directory."""
     facts = describe(ModelDirectory(path).load())
+    try:
+        text = json.dumps(facts, indent=2, allow_nan=False)
+    except ValueError:
+        raise ModelFileError(
+            f"The model in {path} has a lengthscale, height or noise that is infinite: it cannot "
+            "predict. Restore it from a copy, or train again."
+        ) from None
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print(text)
         return
     console = Console(highlight=False)
     for title in ("model", "data", "training"):

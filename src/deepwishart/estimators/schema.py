@@ -58,7 +58,7 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         isinstance(single, bool) and (not single or config["num_outputs"] == 1),
         "single_column contradicts num_outputs",
     )
-    names = config.get("feature_names")
+    names = config.get("feature_names", ())
     require(
         names is None or (_texts(names) and len(names) == config["num_features"]),
         "feature_names are not as many as num_features",
