@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -153,17 +152,10 @@ def _plain(name: str, value: Any) -> Any:
         return None  # what it decided is in the seed
     if isinstance(value, Protocol):
         return asdict(value)
-    if isinstance(value, torch.device):
+    if isinstance(value, torch.device | os.PathLike):
         return str(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    if value is None or isinstance(value, str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ModelFileError(f"The parameter {name}={value!r} cannot be saved as plain data.")
 
