@@ -65,6 +65,10 @@ def write_model(
     Returns:
         The directory's path.
 
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sorted(os.listdir(write_model(Path(folder) / "model", {"w": torch.ones(2)}, {})))
+    ['config.json', 'history.json', 'model.safetensors']
     """
     target = Path(path).resolve()
     _check_target(target)

@@ -77,6 +77,12 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     Args:
         prediction: for the rows of ``y``.
         y: targets ``(N,)`` or ``(N, D)``.
+
+    >>> from deepwishart.pipeline import ScaledModel
+    >>> X = np.linspace(0.0, 600.0, 30)[:, None]
+    >>> (scores,) = score(ScaledModel.build("dwp", X, X, num_inducing=5).predict(X, 5), X)
+    >>> sorted(scores), 0 < scores["rmse"] < 200
+    (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
     marginals = [
         _Marginal(prediction.standardised, column)
@@ -87,7 +93,14 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
 
 def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
     """The same scores for a guess that ignores the inputs: mean and standard deviation of the
-    training rows."""
+    training rows.
+
+    >>> from deepwishart.pipeline import ScaledModel
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> prediction = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
+    >>> round(score_constant(prediction, X)[0]["rmse"], 4)
+    8.165
+    """
     guess = torch.zeros(len(prediction)), torch.ones(len(prediction))
     return _scores([guess] * len(prediction.scaling.scale), prediction, y)
 
@@ -95,8 +108,8 @@ def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[s
 def _scores(
     marginals: list[Any], units: RescaledPredictive, y: np.ndarray
 ) -> list[dict[str, float]]:
-    scaling = units.scaling
-    columns = zip(marginals, units.standardise(y).T, scaling.scale, scaling.log_scale, strict=True)
+    scales = units.scaling.scale.tolist(), units.scaling.log_scale.tolist()
+    columns = zip(marginals, units.standardise(y).T, *scales, strict=True)
     return [
         {
             "log_likelihood": metrics.log_likelihood(guess, targets) - log_scale,

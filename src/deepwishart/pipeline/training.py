@@ -96,6 +96,13 @@ def run_training(
 
     Returns:
         The history: ``history`` itself if it was given.
+
+    >>> import torch
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> len(run_training(model, X, X.sin(), adjust_protocol("fast", len(X), max_iter=3)))
+    3
     """
     window = max(10, protocol.max_iter // 10)
     return train(
@@ -121,7 +128,17 @@ def checkpoint_store(
     seed: int,
 ) -> CheckpointStore:
     """A directory of its own for every combination of data, initial model, protocol and seed: the
-    same run started again resumes, a different one cannot pick its checkpoints up by mistake."""
+    same run started again resumes, a different one cannot pick its checkpoints up by mistake.
+
+    >>> import torch
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> protocol = adjust_protocol("fast", len(X))
+    >>> first, other = (checkpoint_store("runs", model, X, X.sin(), protocol, s) for s in (0, 1))
+    >>> first.directory == other.directory
+    False
+    """
     digest = hashlib.sha256(repr((sorted(asdict(protocol).items()), seed)).encode())
     for name, tensor in [("X", X), ("y", y), *model.state_dict().items()]:
         array = np.ascontiguousarray(tensor.detach().cpu().numpy())
