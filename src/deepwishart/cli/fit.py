@@ -125,7 +125,8 @@ def fit(
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
 
     Columns other than the targets are inputs: numbers, true/false, or text categories.
-    Ctrl-C stops training and saves the model so far; --resume goes on from there.
+    Ctrl-C stops training and saves the model so far, unless it would replace another; --resume
+    goes on from there.
     """
     from deepwishart.cli.fitting import run_fit
 
