@@ -49,7 +49,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         check_count("verbose", parameters["verbose"], 0)
     for name in _OPTIONAL_POSITIVE:
         value = parameters[name]
-        if value is not None and not (_is_number(value) and 0 < value < math.inf):
+        if value is not None and not (_is_number(value) and 0 < float(value) < math.inf):
             raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):
@@ -204,9 +204,9 @@ def _label(index: int, names: list[str] | None, what: str) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool | np.bool_):
-        return False
-    return not isinstance(value, int) or abs(value) < 2**63  # what a double can hold
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63  # what a double can hold
+    return isinstance(value, numbers.Real) and not isinstance(value, np.bool_)
 
 
 def check_count(name: str, value: Any, least: int = 1, also: str = "") -> None:
