@@ -159,10 +159,16 @@ def explain(
 @torch.no_grad()
 def _first_layer_not_finite(model: DeepKernelProcess, X: Tensor, random: Randomness) -> str | None:
     """Algorithm 1 once more, looking at every layer on the way."""
+    before = None if random.generator is None else random.generator.get_state()
+    for layer, drawn in zip(model.hidden, model.sample_hidden(random), strict=False):
+        if not (_finite(drawn.log_ratio) and _finite(drawn.inducing)):
+            return layer.name
+    if random.generator is not None and before is not None:
+        random.generator.set_state(before)
     sample = model.sample(random)
     _, *rows = sample.walk(X, random.rows())
-    for layer, drawn, values in zip(model.hidden, sample.layers, rows, strict=True):
-        if not (_finite(drawn.log_ratio) and _finite(values)):
+    for layer, values in zip(model.hidden, rows, strict=True):
+        if not _finite(values):
             return layer.name
     return None if _finite(sample.output.log_ratio) else model.output.name
 
