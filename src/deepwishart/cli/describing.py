@@ -13,6 +13,7 @@ from rich.table import Table
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import printable
 from deepwishart.cli.scores import report_tables
+from deepwishart.likelihoods import Gaussian
 from deepwishart.persistence import ModelFileError
 
 __all__ = ["describe", "run_info"]
@@ -51,7 +52,9 @@ def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
     regressor, fit = saved.regressor, saved.fit
     settings, history = fit.get("settings", {}), regressor.history_
-    noise = regressor.model_.likelihood.noise.detach().sqrt().cpu().numpy()
+    likelihood = regressor.model_.likelihood
+    assert isinstance(likelihood, Gaussian)
+    noise = likelihood.noise.detach().sqrt().cpu().numpy()
     noise = noise * regressor._scaled.targets.scale
     return {
         "model": {

@@ -81,6 +81,10 @@ def fit(
         int, _model("Inducing points.", "--num-inducing", "--inducing", min=1)
     ] = 100,
     kernel: Annotated[str, _model(f"One of {KERNELS}.")] = "squared_exponential",
+    output: Annotated[
+        str,
+        _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
+    ] = "auto",
     dtype: Annotated[str, _model("float64 or float32.")] = "float64",
     device: Annotated[str, _model("auto, cpu, cuda:0, ...")] = "auto",
     protocol: Annotated[

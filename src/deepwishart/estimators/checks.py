@@ -15,7 +15,7 @@ from sklearn.utils import check_array
 from deepwishart import kernels
 from deepwishart._support.choices import unknown
 from deepwishart._support.machine import resolve_device
-from deepwishart.models import PROCESSES
+from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
 __all__ = [
@@ -59,6 +59,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         check_count("batch_size", batch_size, 1, "'auto', None (all rows) or ")
     _check_choice("process", parameters["process"], PROCESSES)
     _check_choice("dtype", parameters["dtype"], DTYPES)
+    _check_choice("output", parameters["output"], ("auto", *OUTPUTS))
     if not isinstance(parameters["kernel"], kernels.Kernel):
         _check_choice("kernel", parameters["kernel"], kernels.names())
     if not isinstance(parameters["protocol"], Protocol):

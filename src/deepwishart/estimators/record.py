@@ -34,6 +34,7 @@ def build_model(
     y: np.ndarray,
     seed: int = 0,
     device: str | torch.device = "cpu",
+    **start: Any,
 ) -> ScaledModel:
     """A model that has the structure which a regressor's parameters ask for."""
     return ScaledModel.build(
@@ -48,15 +49,48 @@ def build_model(
         dtype=checks.DTYPES[structure["dtype"]],
         seed=seed,
         jitter=None if structure["jitter"] is None else float(structure["jitter"]),
+        output=structure.get("output", "inducing"),
+        **start,
     )
 
 
-def current_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors by the names that parameters have today, from those of any earlier version.
+# What parameters were called in version 0.1, by process.
+_COMMON = {
+    "output.pseudo_targets": "output.pseudo.targets",
+    "output.log_precision": "output.pseudo.log_precision",
+    "output.precision_shape": "output.pseudo.precision_shape",
+}
+_WHITENED = {
+    ".inducing_inputs": ".whitened.inputs",
+    ".variational_mean": ".whitened.mean",
+    ".root_lower": ".whitened.root_lower",
+    ".log_root_diagonal": ".whitened.log_root_diagonal",
+}
+_LAYERS = {
+    "dwp": {".loc": ".mean", ".log_scale": ".log_deviation", ".scale_root": ".learned_root"},
+    "dgp": {
+        ".pseudo_targets": ".pseudo.targets",
+        ".log_precision": ".pseudo.log_precision",
+        ".precision_shape": ".pseudo.precision_shape",
+    },
+    "diwp": {".scale_root": ".learned_root"},
+    "dsvi": _WHITENED,
+}
 
-    Version 0.1 used the names of today.
-    """
-    return tensors
+
+def current_names(tensors: dict[str, Tensor], process: str) -> dict[str, Tensor]:
+    """Tensors by the names that parameters have today, from those of any earlier version."""
+
+    def rename(name: str) -> str:
+        if name in _COMMON:
+            return _COMMON[name]
+        inner = name.startswith("layers.") or (process == "dsvi" and name.startswith("output."))
+        for old, new in _LAYERS.get(process, {}).items() if inner else ():
+            if name.endswith(old) and not name.endswith(new):
+                return name.removesuffix(old) + new
+        return name
+
+    return {rename(name): value for name, value in tensors.items()}
 
 
 def to_record(regressor: DeepKernelRegressor) -> Record:
@@ -95,7 +129,9 @@ def from_record(
     Raises:
         ModelFileError: parameters or tensors that do not make a model.
     """
-    tensors = current_names(tensors)
+    structure = config.get("structure")
+    process = structure.get("process") if isinstance(structure, dict) else None
+    tensors = current_names(tensors, process if isinstance(process, str) else "")
     check_config(config, tensors)
     check_history(history)
     try:
@@ -106,12 +142,14 @@ def from_record(
         checks.check_parameters({**regressor.get_params(deep=False), **config["structure"]})
         regressor.history_ = History.from_dict(history)
         model = _skeleton(config).model
-        model.load_state_dict(tensors)
+        model.load_tensors(tensors)
         model.to(resolve_device(regressor.device))
     except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"The saved model does not describe a regressor: {error}") from error
-    scalings = (Standardiser.from_dict(config[f"{name}_scaling"]) for name in ("input", "target"))
-    regressor._scaled = ScaledModel(model, *scalings)
+    inputs, targets = (
+        Standardiser.from_dict(config[f"{name}_scaling"]) for name in ("input", "target")
+    )
+    regressor._scaled = ScaledModel(model, inputs, targets)
     regressor._fitted_structure = config["structure"]
     regressor._single_column = config["single_column"]
     regressor.n_features_in_ = config["num_features"]

@@ -28,6 +28,7 @@ from deepwishart.pipeline import (
     adjust_protocol,
     checkpoint_store,
     estimate_elbo,
+    model_options,
     run_training,
 )
 from deepwishart.training import History, Protocol, make_progress
@@ -55,6 +56,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
+        output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
+            steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
+            ``"auto"``: collapsed up to 10,000 rows.
         n_samples: posterior samples per training step.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's.
@@ -108,6 +112,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: int | None = None,
         n_inducing: int = 100,
         kernel: str | Kernel = "squared_exponential",
+        output: str = "auto",
         n_samples: int = 10,
         n_predict_samples: int = 100,
         max_iter: int | None = None,
@@ -129,6 +134,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.width = width
         self.n_inducing = n_inducing
         self.kernel = kernel
+        self.output = output
         self.n_samples = n_samples
         self.n_predict_samples = n_predict_samples
         self.max_iter = max_iter
@@ -182,6 +188,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "step. Call fit with warm_start=True to continue.",
                 stacklevel=2,
             )
+        scaled.forget()
         generator = torch.Generator(model.device).manual_seed(self.seed_)
         samples = int(self.n_predict_samples)
         self.elbo_ = estimate_elbo(model, *data, num_samples=samples, generator=generator).mean
@@ -192,9 +199,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self._fitted_structure = {name: getattr(self, name) for name in STRUCTURE}
-        scaled = record.build_model(self._fitted_structure, inputs, table, self.seed_, self.device)
-        self.n_outputs_, self.n_inducing_ = table.shape[1], scaled.num_inducing
+        options = self._model_options(len(inputs))
+        structure = {name: getattr(self, name) for name in STRUCTURE}
+        self._fitted_structure = {**structure, "output": options.pop("output")}
+        scaled = record.build_model(
+            self._fitted_structure, inputs, table, self.seed_, self.device, **options
+        )
+        self.n_outputs_, self.n_inducing_ = table.shape[1], scaled.model.num_inducing
         if self.verbose and self.n_inducing_ < self.n_inducing:
             print(
                 f"Using {self.n_inducing_} inducing points instead of "
@@ -202,6 +213,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 file=sys.stderr,
             )
         return scaled
+
+    def _model_options(self, num_rows: int) -> dict[str, Any]:
+        """What the protocol and the number of rows decide about the model."""
+        output, size = self.output, self.batch_size
+        if output == "auto" and not isinstance(size, str) and (size or num_rows) < num_rows:
+            output = "inducing"
+        return model_options(self.protocol, num_rows, output)
 
     def _train(
         self, model: DeepKernelProcess, data: tuple[Tensor, Tensor], history: History
@@ -216,6 +234,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             batch_size=self.batch_size,
             kl_anneal=kl_anneal,
             num_samples=self.n_samples,
+            output=self._fitted_structure["output"],
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
@@ -251,9 +270,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         inputs = validate_data(self, X, **_NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
-        generator = torch.Generator(self.model_.device).manual_seed(self.seed_)
         samples = int(self.n_predict_samples)
-        return self._scaled.predict(inputs, samples, generator, squeeze=self._single_column)
+        return self._scaled.predict(inputs, samples, self.seed_, squeeze=self._single_column)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end of the central interval of probability ``coverage``."""
@@ -337,6 +355,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _check_same_structure(self, targets: np.ndarray) -> None:
         for name, fitted in self._fitted_structure.items():
+            if name == "output" and self.output == "auto":
+                continue
             if (now := getattr(self, name)) is not fitted and now != fitted:
                 raise ValueError(
                     f"warm_start=True continues the present model, whose {name} is {fitted!r}; it "

@@ -14,16 +14,24 @@ from typing import Any
 from torch import Tensor
 
 from deepwishart.estimators.checks import DTYPES
+from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
 __all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
 
 # What the shape and meaning of a model's parameters depend on.
-STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter")
+STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter", "output")
+_SINCE_0_2 = {"output": "inducing"}  # with what version 0.1, which did not say, had
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
-_POINTS = ("inducing_inputs", "layers.0.inducing_inputs", "output.inducing_inputs")
+_POINTS = (
+    "inducing_inputs",
+    "layers.0.whitened.inputs",
+    "output.whitened.inputs",
+    "output.inducing_inputs",
+)
+_ROWS = ("training_inputs", "training_targets")
 _MOST = 2**31
 # Elements of the features that a model is built from: more than any stored tensor, but not memory
 # without end. Wide layers have no tensor of their width.
@@ -96,8 +104,17 @@ def _check_scaling(scaling: Any, length: int, what: str) -> None:
 
 
 def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    structure = config["structure"]
+    structure = {**_SINCE_0_2, **config["structure"]}
     require(structure.keys() == set(STRUCTURE), "structure has other entries than it should")
+    require(structure["output"] in OUTPUTS, f"Unknown output {structure['output']!r:.40}")
+    rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
+    collapsed = structure["output"] == "collapsed"
+    require(
+        [shape[1:] for shape in rows]
+        == [(config["num_features"],), (config["num_outputs"],)] * collapsed
+        and len({shape[:1] for shape in rows}) <= 1,
+        "the rows that it predicts from are missing or of other sizes",
+    )
     dtype = DTYPES.get(structure["dtype"]) if isinstance(structure["dtype"], str) else None
     require(dtype is not None, f"Unknown dtype {structure['dtype']!r:.40}")
     require(

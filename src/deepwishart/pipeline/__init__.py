@@ -15,7 +15,12 @@ from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_c
 from deepwishart.pipeline.rescaled import RescaledPredictive
 from deepwishart.pipeline.scaled_model import ScaledModel
 from deepwishart.pipeline.standardise import Standardiser
-from deepwishart.pipeline.training import adjust_protocol, checkpoint_store, run_training
+from deepwishart.pipeline.training import (
+    adjust_protocol,
+    checkpoint_store,
+    model_options,
+    run_training,
+)
 
 __all__ = [
     "Bound",
@@ -25,6 +30,7 @@ __all__ = [
     "adjust_protocol",
     "checkpoint_store",
     "estimate_elbo",
+    "model_options",
     "run_training",
     "score",
     "score_constant",

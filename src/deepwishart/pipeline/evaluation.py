@@ -42,8 +42,8 @@ def estimate_elbo(
     .. math:: \frac1B \sum_b \text{ELBO}_b \pm
               \Big(\frac{1}{B(B-1)} \sum_b (\text{ELBO}_b - \overline{\text{ELBO}})^2\Big)^{1/2}
 
-    over B independent estimates of 10 posterior samples each. Rows are streamed in chunks, each
-    with its own samples, which keeps memory bounded and the estimate unbiased.
+    over B independent estimates of 10 posterior samples each. Rows are streamed in chunks, which
+    keeps memory bounded and the estimate unbiased.
 
     Args:
         model: any process.
@@ -58,8 +58,8 @@ def estimate_elbo(
     >>> estimate_elbo(model, X, X.sin(), num_samples=50).standard_error > 0
     True
     """
-    inducing = max(p.shape[-2] for n, p in model.named_parameters() if "inducing_inputs" in n)
-    rows = max(1, _BLOCK_ELEMENTS // (_BATCH_SAMPLES * inducing))
+    rows = max(1, _BLOCK_ELEMENTS // (_BATCH_SAMPLES * model.num_inducing))
+    rows = len(X) if model.output.needs_rows else rows
     options: dict[str, Any] = {"num_data": len(X), "num_samples": _BATCH_SAMPLES}
     estimates = torch.zeros(max(2, math.ceil(num_samples / _BATCH_SAMPLES)), dtype=torch.float64)
     for index in range(len(estimates)):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from deepwishart.models import DeepKernelProcess, build
+from deepwishart.models import DeepKernelProcess, Posterior, build
 from deepwishart.pipeline.rescaled import RescaledPredictive
 from deepwishart.pipeline.standardise import Standardiser
 
@@ -34,6 +34,7 @@ class ScaledModel:
     model: DeepKernelProcess
     inputs: Standardiser
     targets: Standardiser
+    _drawn: dict[tuple[int, int], Posterior] = field(default_factory=dict, repr=False)
 
     @classmethod
     def build(
@@ -61,14 +62,6 @@ class ScaledModel:
         ]
         return cls(build(process, *data, **options), inputs, targets)
 
-    @property
-    def num_inducing(self) -> int:
-        """Number of inducing points; all layers have the same."""
-        owner = self.model if self.model.inducing_inputs is not None else self.model.output
-        points = owner.inducing_inputs
-        assert isinstance(points, Tensor)
-        return points.shape[0]
-
     def standardise(self, X: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
         """Inputs ``(N, num_features)`` and targets ``(N, D)`` as the model wants them."""
         return self.tensor(self.inputs.forward(X)), self.tensor(self.targets.forward(y))
@@ -81,7 +74,7 @@ class ScaledModel:
         self,
         X: np.ndarray,
         num_samples: int = 100,
-        generator: torch.Generator | None = None,
+        seed: int = 0,
         *,
         squeeze: bool = False,
     ) -> RescaledPredictive:
@@ -90,9 +83,25 @@ class ScaledModel:
         Args:
             X: inputs ``(N, num_features)``.
             num_samples: posterior samples.
-            generator: randomness; PyTorch's default generator if ``None``.
+            seed: of the samples.
             squeeze: drop the column dimension of a single target.
         """
-        inputs = self.tensor(self.inputs.forward(X))
-        predictive = self.model.predict(inputs, num_samples, generator)
-        return RescaledPredictive(predictive, self.targets, squeeze)
+        inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
+        return RescaledPredictive(
+            self.posterior(num_samples, seed).predict(inputs), self.targets, squeeze
+        )
+
+    def posterior(self, num_samples: int, seed: int) -> Posterior:
+        """Posterior samples of the model, drawn once and kept until :meth:`forget`."""
+        if (num_samples, seed) not in self._drawn:
+            self.forget()
+            generator = torch.Generator(self.model.device).manual_seed(seed)
+            self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
+        return self._drawn[num_samples, seed]
+
+    def forget(self) -> None:
+        """Let go of posterior samples; to be called when the model has changed."""
+        self._drawn.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_drawn": {}}

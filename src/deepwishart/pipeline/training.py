@@ -22,7 +22,32 @@ from deepwishart.training import (
     train,
 )
 
-__all__ = ["adjust_protocol", "checkpoint_store", "run_training"]
+__all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
+
+COLLAPSED_ROWS = 10_000
+_PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
+
+
+def model_options(protocol: Protocol | str, num_rows: int, output: str = "auto") -> dict[str, Any]:
+    """Options of :func:`deepwishart.build` that go with a protocol.
+
+    The paper's protocol has the paper's output layer and starting value of q. Otherwise the output
+    layer is collapsed as long as all rows are visited at every step.
+
+    Args:
+        protocol: a protocol, or the name of a ready-made one.
+        num_rows: number of training rows.
+        output: ``"collapsed"``, ``"inducing"``, or ``"auto"``.
+
+    >>> model_options("fast", 500), model_options("paper", 500)["output"]
+    ({'output': 'collapsed'}, 'inducing')
+    """
+    paper = protocol == "paper"
+    if output == "auto":
+        small = num_rows <= COLLAPSED_ROWS
+        whole = not isinstance(protocol, Protocol) or (protocol.batch_size or num_rows) >= num_rows
+        output = "collapsed" if small and whole and not paper else "inducing"
+    return {"output": output, "mixing": _PAPER_MIXING} if paper else {"output": output}
 
 
 def adjust_protocol(
@@ -34,6 +59,7 @@ def adjust_protocol(
     batch_size: int | str | None = "auto",
     kl_anneal: int | None = None,
     num_samples: int | None = None,
+    output: str = "inducing",
 ) -> Protocol:
     """A protocol for ``num_rows`` rows with some of its numbers changed.
 
@@ -48,12 +74,15 @@ def adjust_protocol(
         batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
         kl_anneal: steps over which the Kullback--Leibler term fades in.
         num_samples: posterior samples per step.
+        output: the model's output layer; ``"collapsed"`` needs all rows at every step.
 
     >>> adjust_protocol("paper", 300, max_iter=2000).kl_anneal
     100
     """
     base = Protocol.named(protocol, num_rows) if isinstance(protocol, str) else protocol
     changes: dict[str, Any] = {}
+    if output == "collapsed":
+        base, batch_size = base.replace(batch_size=None), None
     if max_iter is not None:
         anneal = round(base.kl_anneal * max_iter / base.max_iter)
         changes |= {"max_iter": max_iter, "kl_anneal": anneal}

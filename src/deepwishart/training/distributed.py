@@ -3,8 +3,8 @@ r"""Data-parallel training: every process takes some rows of each batch.
 The bound's data term is a function of sums over rows (:mod:`deepwishart.layers.output`). Each
 process adds up its own rows, the sums are exchanged, and every process then knows the whole bound
 and its slope in the sums, which it sends back through its own rows. What the bound owes to the
-inducing points alone is the leader's to differentiate. All processes draw the same noise for inducing points, and rows have
-the noise that they would have in one process.
+inducing points alone is the leader's to differentiate. All processes draw the same
+noise for inducing points, and rows have the noise that they would have in one process.
 """
 
 from __future__ import annotations
