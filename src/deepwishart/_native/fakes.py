@@ -1,7 +1,8 @@
 """What compiled operations return, said without computing it: shapes and dtypes.
 
-``torch.compile`` and fake tensors ask for it. An operation's file states it beside the operation;
-it is registered with PyTorch once the library is loaded.
+``torch.compile`` and fake tensors ask for it. An operation's file states it beside the operation. It
+is registered with PyTorch when its compiler is in use, and not before: registering imports a computer
+algebra system, which takes seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ __all__ = ["fake", "register_all"]
 
 Fake = Callable[..., Any]
 _waiting: dict[str, Fake] = {}
-_loaded = False
 
 
 def fake(name: str) -> Callable[[Fake], Fake]:
@@ -23,17 +23,13 @@ def fake(name: str) -> Callable[[Fake], Fake]:
 
     def keep(function: Fake) -> Fake:
         _waiting[name] = function
-        if _loaded:
-            register_all()
         return function
 
     return keep
 
 
 def register_all() -> None:
-    """Register what was marked; to be called when the operations exist."""
-    global _loaded
-    _loaded = True
+    """Register what was marked since the last time; the operations have to exist."""
     while _waiting:
         name, function = _waiting.popitem()
         torch.library.register_fake(f"deepwishart::{name}", function)

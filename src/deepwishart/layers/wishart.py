@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart import linalg
+from deepwishart._support.choices import unknown
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import concentrations, rank_of
 from deepwishart.kernels import Kernel
@@ -17,7 +18,9 @@ from deepwishart.operations.draw_rows import Conditional
 from deepwishart.operations.wishart import draw_and_score
 from deepwishart.randomness import Randomness
 
-__all__ = ["WishartLayer"]
+__all__ = ["POSTERIORS", "WishartLayer"]
+
+POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
 
 _SMALLEST_START = 0.1  # smallest diagonal of a Bartlett factor to start from
 _START_NOISE = 0.03  # variance, relative to the prior's, with which a start has been "observed"
@@ -33,12 +36,17 @@ class WishartLayer(GaussianLayer):
     :math:`G_{ii} = F_i F_i^\top`, padded with zero columns when :math:`\nu > P`; rows follow the
     matrix normal of Eq. (Ft|Fi), which depends on :math:`F_i` only through :math:`G_{ii}`.
 
+    The rows and columns of the Bartlett factor may be mixed, :math:`A = R T C` with learned
+    unit lower-triangular :math:`R` and :math:`C` (Ober et al. 2023), which start at the identity.
+
     Args:
         kernel: kernel applied to the previous layer.
         width: degrees of freedom :math:`\nu`.
         num_inducing: number of inducing points P.
         generator: randomness of the initial :math:`\mu` and :math:`V`, which
             :meth:`start_from` replaces.
+        posterior: ``"bartlett"`` is the paper's; ``"rows"``, ``"columns"`` and ``"rows_columns"``
+            mix what they say.
         sticking_the_landing: score :math:`Q` with :math:`\alpha, \beta, \mu, \sigma` detached
             (Roeder et al. 2017), which leaves the gradient unbiased and takes away the noise that
             the score's own dependence on them would add.
@@ -58,6 +66,9 @@ class WishartLayer(GaussianLayer):
     (torch.Size([10, 5, 3]), torch.Size([10]))
     """
 
+    rows_mixing: nn.Parameter | None
+    columns_mixing: nn.Parameter | None
+
     def __init__(
         self,
         kernel: Kernel,
@@ -65,6 +76,7 @@ class WishartLayer(GaussianLayer):
         num_inducing: int,
         *,
         generator: torch.Generator,
+        posterior: str = "bartlett",
         sticking_the_landing: bool = True,
         initial_mixing: float = 1e-6,
         name: str = "layer 1",
@@ -87,6 +99,12 @@ class WishartLayer(GaussianLayer):
         logit = math.log(initial_mixing / (1.0 - initial_mixing))
         self.mixing_logit = nn.Parameter(torch.tensor(logit, dtype=dtype))
         self.learned_root = nn.Parameter(normal(num_inducing))
+        if posterior not in POSTERIORS:
+            raise ValueError(unknown("posterior", posterior, POSTERIORS))
+        for name, size in (("rows", num_inducing), ("columns", rank)):
+            mixed = name in posterior
+            zero = nn.Parameter(torch.zeros(size, size, dtype=dtype)) if mixed else None
+            self.register_parameter(f"{name}_mixing", zero)
 
     @property
     def mixing(self) -> Tensor:
@@ -109,6 +127,8 @@ class WishartLayer(GaussianLayer):
             self.log_deviation.exp(),
             covariance_matrix=torch.lerp(covariance, learned, self.mixing),
             validate_args=False,
+            row_mixing=_unit_lower(self.rows_mixing),
+            column_mixing=_unit_lower(self.columns_mixing),
         )
 
     def sample(
@@ -159,6 +179,13 @@ class WishartLayer(GaussianLayer):
         what = f"the prior of {self.name}"
         lower = linalg.cholesky(kernel_matrix * self.variance, jitter=self.jitter, what=what)
         return Wishart(self.width, scale_tril=lower)
+
+
+def _unit_lower(below: Tensor | None) -> Tensor | None:
+    """The lower triangle of a matrix, with ones on the diagonal."""
+    if below is None:
+        return None
+    return below.tril(-1) + torch.eye(len(below), dtype=below.dtype, device=below.device)
 
 
 def _padded(given: Conditional, width: int) -> Conditional:

@@ -47,6 +47,7 @@ class _Plan:
     widths: Sequence[int]
     kernels: Sequence[str | Kernel]
     mixing: float
+    posterior: str
     jitter: float
     linear_mean: bool
     generator: torch.Generator
@@ -82,6 +83,7 @@ def build(
     noise: float = 0.1,
     precision: float = 9.0,
     mixing: float = 1e-6,
+    posterior: str = "bartlett",
     jitter: float | None = None,
     linear_mean: bool = False,
 ) -> DeepKernelProcess:
@@ -114,6 +116,9 @@ def build(
         precision: initial precision of the output layer's pseudo-targets.
         mixing: initial weight :math:`q` of the learned scale in the posterior of a ``dwp`` layer;
             the paper's experiments start from about 0.018.
+        posterior: family of the posterior of a ``dwp`` layer: ``"bartlett"`` (the paper's), or with
+            mixed ``"rows"``, ``"columns"`` or ``"rows_columns"``
+            (:class:`deepwishart.layers.WishartLayer`).
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
 
@@ -139,6 +144,7 @@ def build(
             "kernel", [kernel] if isinstance(kernel, str | Kernel) else kernel, depth
         ),
         mixing=mixing,
+        posterior=posterior,
         jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
         linear_mean=linear_mean,
         generator=generator,
@@ -207,6 +213,7 @@ def _wishart(plan: _Plan, index: int) -> Layer:
         plan.num_inducing,
         generator=plan.generator,
         initial_mixing=plan.mixing,
+        posterior=plan.posterior,
         name=f"layer {index + 1}",
         jitter=plan.jitter,
         dtype=plan.dtype,

@@ -22,7 +22,6 @@ from deepwishart.reproduction.sweeps.engines.events import (
     Lost,
     Started,
     Stepped,
-    local,
 )
 
 SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4)]
