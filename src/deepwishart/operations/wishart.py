@@ -126,7 +126,7 @@ def _compiled(
         epsilon.contiguous(),
         contiguous(posterior.row_mixing),
         contiguous(posterior.column_mixing),
-        float(prior.df),
+        float(prior._df),
         sticking_the_landing,
     )
     if failed.any():
