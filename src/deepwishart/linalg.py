@@ -164,7 +164,7 @@ def _more_jitter(
 ) -> Tensor:
     """``matrix`` with the smallest tried jitter that makes it factorise."""
     start = jitter or default_jitter(matrix.dtype) / _GROWTH
-    amount = torch.where(failed != 0, start, jitter).to(matrix.dtype)
+    amount = torch.where(failed != 0, matrix.new_tensor(start), matrix.new_tensor(jitter))
     while float(amount.max()) * _GROWTH < 1.01 * LARGEST_JITTER:
         amount = torch.where(failed != 0, amount * _GROWTH, amount)
         candidate = add_jitter(matrix, amount[..., None], relative_to)

@@ -34,7 +34,7 @@ def operations(*tensors: Tensor) -> Any | None:
         t.device.type != "cpu" or t.dtype not in (torch.float32, torch.float64) for t in tensors
     ):
         return None
-    return _operations()
+    return torch.ops.deepwishart if _available() else None
 
 
 def status() -> str:
@@ -69,15 +69,20 @@ def library() -> Path:
     return _load(build())
 
 
+@torch.compiler.assume_constant_result  # torch.compile would trace how the library is loaded
+def _available() -> bool:
+    return _loads()
+
+
 @functools.cache
-def _operations() -> Any | None:
+def _loads() -> bool:
     try:
         library()
     except NativeUnavailable as reason:
         level = logging.WARNING if isinstance(reason, cache.CacheRefused) else logging.INFO
         _log.log(level, "training without native kernels: %s", reason)
-        return None
-    return torch.ops.deepwishart
+        return False
+    return True
 
 
 def _load(path: Path) -> Path:

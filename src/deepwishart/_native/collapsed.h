@@ -50,8 +50,9 @@ void sum_rows_backward(const T* H, const T* A, const T* y, const T* gram, const 
 std::tuple<Tensor, Tensor, Tensor> row_sums_forward(const Tensor& inverse, const Tensor& cross,
                                                     const Tensor& targets) {
   check_square(inverse, "the inverse factor");
-  const auto batch = inverse.size(0), size = inverse.size(1), rows = cross.size(2),
-             width = targets.size(1);
+  const auto batch = inverse.size(0), size = inverse.size(1),
+             rows = last_size(cross, 3, "the kernel matrix of the rows"),
+             width = last_size(targets, 2, "the targets");
   check_shape(cross, {batch, size, rows}, "the kernel matrix of the rows");
   check_shape(targets, {rows, width}, "the targets");
   Tensor projected = at::empty_like(cross), gram = at::empty_like(inverse),
@@ -68,10 +69,25 @@ std::tuple<Tensor, Tensor, Tensor> row_sums_forward(const Tensor& inverse, const
   return {gram, sums, projected};
 }
 
+// What both gradients need of their arguments.
+void check_sums(const Tensor& inverse, const Tensor& projected, const Tensor& targets,
+                const Tensor& gram, const Tensor& sums, const Tensor& grad_gram,
+                const Tensor& grad_sums) {
+  check_square(inverse, "the inverse factor");
+  const auto batch = inverse.size(0), size = inverse.size(1),
+             rows = last_size(projected, 3, "the projected rows"),
+             width = last_size(targets, 2, "the targets");
+  check_shape(projected, {batch, size, rows}, "the projected rows");
+  check_shape(targets, {rows, width}, "the targets");
+  for (const Tensor* t : {&gram, &grad_gram}) check_shape(*t, inverse.sizes(), "a sum of squares");
+  for (const Tensor* t : {&sums, &grad_sums}) check_shape(*t, {batch, size, width}, "a sum");
+}
+
 std::tuple<Tensor, Tensor> row_sums_backward(const Tensor& inverse, const Tensor& projected,
                                              const Tensor& targets, const Tensor& gram,
                                              const Tensor& sums, const Tensor& grad_gram,
                                              const Tensor& grad_sums) {
+  check_sums(inverse, projected, targets, gram, sums, grad_gram, grad_sums);
   const auto size = inverse.size(1), rows = projected.size(2), width = targets.size(1);
   Tensor grad_kernel = at::empty_like(inverse), grad_cross = at::empty_like(projected);
   for_each_sample(inverse.size(0), [&](int64_t s) {
@@ -99,7 +115,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_row_sums_for
   check_square(inverse, "the inverse factor");
   const auto batch = inverse.size(0), size = inverse.size(1);
   check_features(left, right, batch, size);
-  const auto rows = right.size(1), width = targets.size(1);
+  const auto rows = right.size(1), width = last_size(targets, 2, "the targets");
   check_shape(targets, {rows, width}, "the targets");
   const GaussianRows kept{like(left, {batch, size, rows}), like(left, {batch, size, rows}),
                           at::empty_like(left), at::empty_like(right)};
@@ -123,7 +139,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_row_sums_backward(
     const Tensor& b, const Tensor& log_lengthscale_scalar, const Tensor& targets,
     const Tensor& gram, const Tensor& sums, const Tensor& grad_gram, const Tensor& grad_sums) {
   const double log_lengthscale = log_lengthscale_scalar.item<double>();
-  const auto size = inverse.size(1), rows = b.size(1), width = targets.size(1);
+  check_sums(inverse, projected, targets, gram, sums, grad_gram, grad_sums);
+  const auto size = inverse.size(1), rows = projected.size(2), width = targets.size(1);
+  check_shape(cross, projected.sizes(), "the kernel matrix of the rows");
+  check_kept_features(a, b, cross);
   const GaussianRows kept{cross, projected, a, b};
   const GaussianGradients out = empty_gradients(inverse, kept, sums);
   for_each_sample(a.size(0), [&](int64_t s) {
@@ -141,7 +160,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_row_sums_backward(
     });
   });
   const Tensor scalars = sum_samples(out.scalars);
-  return {out.projection, out.left, out.right, scalars[0], scalars[1]};
+  return {out.projection, out.left, out.right, scalars[0].clone(), scalars[1].clone()};
 }
 
 }  // namespace

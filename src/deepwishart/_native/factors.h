@@ -199,6 +199,11 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
 Tensor cholesky_backward(const Tensor& lower, const Tensor& inverse,
                          const std::optional<Tensor>& grad_lower,
                          const std::optional<Tensor>& grad_inverse) {
+  check_square(inverse, "the inverse factor");
+  TORCH_CHECK(grad_lower || grad_inverse, "deepwishart: there is no gradient to send back");
+  check_shape(lower, inverse.sizes(), "the factor");
+  check_shape(grad_lower, inverse.sizes(), "the factor's gradient");
+  check_shape(grad_inverse, inverse.sizes(), "the inverse factor's gradient");
   Tensor result = at::empty_like(inverse);
   const int64_t size = inverse.size(-1), all = size * size;
   for_each_sample(inverse.size(0), [&](int64_t s) {

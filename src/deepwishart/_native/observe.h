@@ -18,14 +18,15 @@ namespace {
 // samples that did not factorise.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> observe_forward(
     const Tensor& kernel, const Tensor& root, const Tensor& targets, double scale) {
-  const int64_t batch = kernel.size(0), size = kernel.size(1), width = targets.size(1);
+  check_square(kernel, "the kernel matrix");
+  const int64_t batch = kernel.size(0), size = kernel.size(1),
+                width = last_size(targets, 2, "the targets");
   const int64_t all = size * size, narrow = size * width;
+  check_shape(root, {size, size}, "the root");
+  check_shape(targets, {size, width}, "the targets");
   Tensor inverse = at::empty_like(kernel), projection = at::empty_like(kernel),
          products = at::empty_like(kernel), whitened = like(kernel, {batch, size, width}),
          numbers = like(kernel, {batch, 3});
-  check_square(kernel, "kernel");
-  check_shape(root, {size, size}, "root");
-  check_shape(targets, {size, width}, "targets");
   Tensor failed = at::zeros({batch}, at::kInt);
   for_each_sample(batch, [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(kernel.scalar_type(), "observe", [&] {
@@ -65,8 +66,18 @@ std::tuple<Tensor, Tensor, Tensor> observe_backward(
     const Tensor& projection, const Tensor& whitened, const Tensor& products,
     const std::optional<Tensor>& grad_inverse, const std::optional<Tensor>& grad_projection,
     const std::optional<Tensor>& grad_whitened, const std::optional<Tensor>& grad_numbers) {
-  const int64_t batch = inverse.size(0), size = inverse.size(1), width = targets.size(1);
+  check_square(inverse, "the inverse factor");
+  const int64_t batch = inverse.size(0), size = inverse.size(1),
+                width = last_size(targets, 2, "the targets");
   const int64_t all = size * size, narrow = size * width;
+  check_shape(root, {size, size}, "the root");
+  check_shape(targets, {size, width}, "the targets");
+  for (const Tensor* t : {&projection, &products}) check_shape(*t, inverse.sizes(), "a product");
+  check_shape(whitened, {batch, size, width}, "the whitened targets");
+  for (const auto* t : {&grad_inverse, &grad_projection})
+    check_shape(*t, inverse.sizes(), "a factor's gradient");
+  check_shape(grad_whitened, {batch, size, width}, "the whitened targets' gradient");
+  check_shape(grad_numbers, {batch, 3}, "the gradient of the three numbers");
   Tensor grad_kernel = at::empty_like(inverse), grad_root = at::empty_like(inverse),
          grad_targets = at::empty_like(whitened);
   for_each_sample(batch, [&](int64_t s) {

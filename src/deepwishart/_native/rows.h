@@ -200,14 +200,30 @@ void condition_gradients(const Tensor& projection, const Tensor& weights, const 
 void check_condition(const Tensor& projection, const Tensor& cross, const Tensor& weights) {
   check_square(projection, "the projection");
   const auto batch = projection.size(0), size = projection.size(1);
-  check_shape(cross, {batch, size, cross.size(2)}, "the kernel matrix of the rows");
-  check_shape(weights, {batch, size, weights.size(2)}, "the weights");
+  check_shape(cross, {batch, size, last_size(cross, 3, "the kernel matrix of the rows")},
+              "the kernel matrix of the rows");
+  check_shape(weights, {batch, size, last_size(weights, 3, "the weights")}, "the weights");
+}
+
+// What gradients of moments need besides: the kept product, and the incoming gradients.
+void check_moments(const Tensor& cross, const Tensor& weights, const Tensor& product,
+                   const Tensor& grad_mean, const Tensor& grad_squares) {
+  const auto batch = cross.size(0), size = cross.size(1), rows = cross.size(2);
+  check_shape(product, {batch, size + weights.size(2), rows}, "the kept product");
+  check_shape(grad_mean, {batch, rows, weights.size(2)}, "the mean's gradient");
+  check_shape(grad_squares, {batch, rows}, "the squares' gradient");
 }
 
 void check_features(const Tensor& left, const Tensor& right, int64_t batch, int64_t size) {
   TORCH_CHECK(left.dim() == 3 && right.dim() == 3, "deepwishart: features need three dimensions");
   check_shape(left, {batch, size, left.size(2)}, "features of the inducing points");
   check_shape(right, {batch, right.size(1), left.size(2)}, "features of the rows");
+}
+
+// Features that the kernel matrix of the rows was made of.
+void check_kept_features(const Tensor& a, const Tensor& b, const Tensor& cross) {
+  check_features(a, b, cross.size(0), cross.size(1));
+  check_shape(b, {cross.size(0), cross.size(2), a.size(2)}, "features of the rows");
 }
 
 std::tuple<Tensor, Tensor, Tensor> condition_forward(const Tensor& projection, const Tensor& cross,
@@ -240,6 +256,8 @@ std::tuple<Tensor, Tensor, Tensor> condition_backward(const Tensor& projection, 
                                                       const Tensor& weights, const Tensor& product,
                                                       const Tensor& grad_mean,
                                                       const Tensor& grad_squares) {
+  check_condition(projection, cross, weights);
+  check_moments(cross, weights, product, grad_mean, grad_squares);
   const auto block = cross.size(1) * cross.size(2);
   Tensor grad_projection = at::empty_like(projection), grad_cross = at::empty_like(cross),
          grad_weights = at::empty_like(weights);
@@ -260,7 +278,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_fo
                log_lengthscale = log_lengthscale_scalar.item<double>();
   check_square(projection, "the projection");
   check_features(left, right, projection.size(0), projection.size(1));
-  check_shape(weights, {projection.size(0), projection.size(1), weights.size(2)}, "the weights");
+  check_shape(weights,
+              {projection.size(0), projection.size(1), last_size(weights, 3, "the weights")},
+              "the weights");
   const auto batch = left.size(0), rows = right.size(1), width = weights.size(2);
   GaussianRows kept = empty_rows(left, right, weights);
   Tensor mean = like(left, {batch, rows, width}), squares = like(left, {batch, rows});
@@ -285,6 +305,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_ba
     const Tensor& cross, const Tensor& product, const Tensor& log_lengthscale_scalar,
     const Tensor& grad_mean, const Tensor& grad_squares) {
   const double log_lengthscale = log_lengthscale_scalar.item<double>();
+  check_condition(projection, cross, weights);
+  check_moments(cross, weights, product, grad_mean, grad_squares);
+  check_kept_features(a, b, cross);
   const GaussianRows kept{cross, product, a, b};
   const GaussianGradients out = empty_gradients(projection, kept, weights);
   for_each_sample(a.size(0), [&](int64_t s) {
@@ -296,7 +319,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_condition_ba
     });
   });
   const Tensor scalars = sum_samples(out.scalars);
-  return {out.projection, out.left, out.right, scalars[0], scalars[1], out.weights};
+  return {out.projection, out.left, out.right, scalars[0].clone(), scalars[1].clone(), out.weights};
 }
 
 // A sample of the rows instead of their moments: mean + sqrt(max(h - squares, floor)) * epsilon, with
@@ -340,7 +363,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
   check_square(form, "the form");
   const auto batch = form.size(0), inducing = form.size(1);
   check_features(left, right, batch, inducing);
-  check_shape(solved, {batch, inducing, solved.size(2)}, "the solution");
+  check_shape(solved, {batch, inducing, last_size(solved, 3, "the solution")}, "the solution");
   const auto rows = right.size(1), width = solved.size(2);
   check_shape(epsilon, {batch, rows, width}, "the noise");
   GaussianRows kept = empty_rows(left, right, solved);
@@ -375,8 +398,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
     const Tensor& log_height_scalar, const Tensor& log_lengthscale_scalar, const Tensor& grad) {
   const double log_height = log_height_scalar.item<double>(),
                log_lengthscale = log_lengthscale_scalar.item<double>();
+  check_condition(form, cross, solved);
+  check_kept_features(a, b, cross);
   const auto inducing = a.size(1), rows = b.size(1), width = solved.size(2);
   const auto height = inducing + width, all = inducing * inducing;
+  check_moments(cross, solved, product, grad, deviation);
+  check_shape(epsilon, grad.sizes(), "the noise");
   const GaussianRows kept{cross, product, a, b};
   const GaussianGradients out = empty_gradients(form, kept, solved);
   for_each_sample(a.size(0), [&](int64_t s) {
@@ -425,7 +452,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
     });
   });
   const Tensor scalars = sum_samples(out.scalars);
-  return {out.projection, out.weights, out.left, out.right, scalars[0], scalars[1]};
+  return {out.projection, out.weights, out.left, out.right, scalars[0].clone(), scalars[1].clone()};
 }
 
 // K = h exp(-|x_i - x_j|^2 / 2 l^2), exactly symmetric, with h (1 + jitter) on the diagonal.
@@ -435,9 +462,8 @@ std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features,
                                                    double jitter) {
   const double log_height = log_height_scalar.item<double>(),
                log_lengthscale = log_lengthscale_scalar.item<double>();
-  TORCH_CHECK(features.dim() == 3 && features.numel() > 0, "deepwishart: features have shape ",
-              features.sizes(), " instead of (batch, points, features)");
-  check_shape(features, features.sizes(), "features");
+  last_size(features, 3, "a tensor of features");
+  check_shape(features, features.sizes(), "a tensor of features");
   const auto batch = features.size(0), size = features.size(1), width = features.size(2);
   Tensor kernel = like(features, {batch, size, size}), scaled = at::empty_like(features);
   for_each_sample(batch, [&](int64_t s) {
@@ -469,7 +495,11 @@ std::tuple<Tensor, Tensor, Tensor> gaussian_square_backward(const Tensor& scaled
                                                             const Tensor& log_lengthscale_scalar,
                                                             const Tensor& grad_kernel) {
   const double log_lengthscale = log_lengthscale_scalar.item<double>();
-  const auto batch = scaled.size(0), size = scaled.size(1), width = scaled.size(2);
+  const auto width = last_size(scaled, 3, "a tensor of features");
+  const auto batch = scaled.size(0), size = scaled.size(1);
+  check_shape(scaled, scaled.sizes(), "a tensor of features");
+  check_shape(kernel, {batch, size, size}, "the kernel matrix");
+  check_shape(grad_kernel, {batch, size, size}, "the kernel matrix's gradient");
   Tensor grad_features = at::empty_like(scaled), grad_scalars = like(scaled, {batch, 2});
   for_each_sample(batch, [&](int64_t s) {
     AT_DISPATCH_FLOATING_TYPES(scaled.scalar_type(), "gaussian_square_backward", [&] {
@@ -499,7 +529,7 @@ std::tuple<Tensor, Tensor, Tensor> gaussian_square_backward(const Tensor& scaled
     });
   });
   const Tensor scalars = sum_samples(grad_scalars);
-  return {grad_features, scalars[0], scalars[1]};
+  return {grad_features, scalars[0].clone(), scalars[1].clone()};
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <type_traits>
 
 // The BLAS that PyTorch brings, where it shows these names.
@@ -37,9 +38,21 @@ void for_each_sample(int64_t batch, const Function& function) {
 void check_shape(const Tensor& tensor, at::IntArrayRef shape, const char* name) {
   TORCH_CHECK(tensor.sizes() == shape, "deepwishart: ", name, " has shape ", tensor.sizes(),
               " instead of ", shape);
+  TORCH_CHECK(tensor.numel() > 0, "deepwishart: ", name, " is empty, with shape ", tensor.sizes());
   TORCH_CHECK(tensor.is_contiguous(), "deepwishart: ", name, " is not contiguous");
   TORCH_CHECK(tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kFloat,
               "deepwishart: ", name, " is neither float32 nor float64");
+}
+
+void check_shape(const std::optional<Tensor>& tensor, at::IntArrayRef shape, const char* name) {
+  if (tensor) check_shape(*tensor, shape, name);
+}
+
+// The size of the last dimension of a tensor that has to have so many.
+int64_t last_size(const Tensor& tensor, int64_t dimensions, const char* name) {
+  TORCH_CHECK(tensor.dim() == dimensions, "deepwishart: ", name, " has shape ", tensor.sizes(),
+              " instead of one with ", dimensions, " dimensions");
+  return tensor.size(-1);
 }
 
 void check_square(const Tensor& tensor, const char* name) {

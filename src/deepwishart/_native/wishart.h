@@ -154,6 +154,32 @@ Tensor unfold(const Tensor& columns, int64_t samples) {
   return columns.reshape({columns.size(1), samples, -1}).transpose(0, 1).contiguous();
 }
 
+// Both scale matrices, one for all samples or one for each.
+void check_scales(const Tensor& prior, const Tensor& posterior, const Tensor& epsilon) {
+  check_square(prior, "the prior's scale");
+  last_size(epsilon, 3, "the noise");
+  check_shape(epsilon, epsilon.sizes(), "the noise");
+  const int64_t batch = prior.size(0), samples = epsilon.size(0), size = epsilon.size(1);
+  check_shape(prior, {batch, size, size}, "the prior's scale");
+  check_shape(posterior, {batch, size, size}, "the posterior's scale");
+  TORCH_CHECK(batch == 1 || batch == samples, "deepwishart: ", batch, " scales for ", samples,
+              " samples");
+}
+
+void check_factor(const Tensor& gamma, const Tensor& concentration, const Tensor& rate,
+                  const Tensor& deviation, const Tensor& epsilon,
+                  const std::optional<Tensor>& row_mixing,
+                  const std::optional<Tensor>& column_mixing) {
+  const int64_t samples = epsilon.size(0), size = epsilon.size(1), rank = epsilon.size(2);
+  TORCH_CHECK(rank <= size, "deepwishart: a Bartlett factor of ", size, " rows has no ", rank,
+              " columns");
+  check_shape(gamma, {samples, rank}, "gamma");
+  for (const Tensor* t : {&concentration, &rate}) check_shape(*t, {rank}, "a gamma parameter");
+  check_shape(deviation, {size, rank}, "a normal parameter");
+  check_shape(row_mixing, {size, size}, "the row mixing");
+  check_shape(column_mixing, {rank, rank}, "the column mixing");
+}
+
 // A Bartlett factor T, A = R_mix T C_mix where there is mixing, and the root of the above. Returns
 // F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, A, R.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
@@ -162,17 +188,10 @@ wishart_draw_forward(const Tensor& prior, const Tensor& posterior, const Tensor&
                      const Tensor& deviation, const Tensor& epsilon,
                      const std::optional<Tensor>& row_mixing,
                      const std::optional<Tensor>& column_mixing, double degrees) {
-  const int64_t samples = epsilon.size(0), size = epsilon.size(1), rank = epsilon.size(2);
-  const int64_t batch = prior.size(0);
-  TORCH_CHECK(samples > 0, "deepwishart: there are no samples to draw");
-  check_square(prior, "the prior's scale");
-  check_shape(posterior, {batch, size, size}, "the posterior's scale");
-  check_shape(prior, {batch, size, size}, "the prior's scale");
-  TORCH_CHECK(batch == 1 || batch == samples, "deepwishart: ", batch, " scales for ", samples,
-              " samples");
-  check_shape(gamma, {samples, rank}, "gamma");
-  for (const Tensor* t : {&concentration, &rate}) check_shape(*t, {rank}, "a gamma parameter");
-  for (const Tensor* t : {&loc, &deviation}) check_shape(*t, {size, rank}, "a normal parameter");
+  check_scales(prior, posterior, epsilon);
+  check_factor(gamma, concentration, rate, deviation, epsilon, row_mixing, column_mixing);
+  check_shape(loc, deviation.sizes(), "a normal parameter");
+  const int64_t samples = epsilon.size(0), size = epsilon.size(1), batch = prior.size(0);
   auto [bartlett, log_q] = scored_factor_forward(gamma, concentration, rate, loc, deviation,
                                                  epsilon, degrees - static_cast<double>(size) - 1);
   Tensor factor = bartlett;
@@ -190,7 +209,7 @@ wishart_draw_forward(const Tensor& prior, const Tensor& posterior, const Tensor&
           out.form.is_same(out.inverse) ? out.inverse.clone() : out.form,
           out.solved,
           bartlett,
-          factor,
+          factor.is_alias_of(bartlett) ? factor.clone() : factor,
           out.mixed_lower,
           out.failed};
 }
@@ -223,8 +242,19 @@ wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Te
                       const Tensor& mixed_lower, const Tensor& grad_root, const Tensor& grad_ratio,
                       const std::optional<Tensor>& grad_inverse,
                       const std::optional<Tensor>& grad_weights) {
+  check_scales(inverse, mixed_lower, epsilon);
+  check_factor(gamma, concentration, rate, deviation, epsilon, row_mixing, column_mixing);
   const int64_t samples = epsilon.size(0), size = epsilon.size(1);
   const bool shared = inverse.size(0) == 1;
+  check_shape(form, inverse.sizes(), "the form");
+  for (const Tensor* t : {&weights, &bartlett, &grad_root})
+    check_shape(*t, epsilon.sizes(), "a root");
+  for (const Tensor* t : {&solved, &factor})
+    check_shape(*t, {inverse.size(0), size, epsilon.numel() / (inverse.size(0) * size)},
+                "a product with the root");
+  check_shape(grad_ratio, {samples}, "the ratio's gradient");
+  check_shape(grad_inverse, inverse.sizes(), "the inverse factor's gradient");
+  check_shape(grad_weights, epsilon.sizes(), "the weights' gradient");
   const auto folded = [shared](const Tensor& t) { return shared ? fold(t) : t.contiguous(); };
   std::optional<Tensor> gw;
   if (grad_weights) gw = folded(*grad_weights);
@@ -235,7 +265,8 @@ wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Te
   Tensor grad_factor = shared ? unfold(columns, samples) : columns;
   const double tilt = degrees - static_cast<double>(size) - 1;
   Tensor slope = -ratio, weight = sticking ? slope : at::zeros_like(slope);
-  Tensor grad_row_mixing = at::empty({0}, rate.options()), grad_column_mixing = grad_row_mixing;
+  Tensor grad_row_mixing = at::empty({0}, rate.options()),
+         grad_column_mixing = at::empty({0}, rate.options());
   if (row_mixing || column_mixing) {
     if (sticking) {  // the density is that of T = R^-1 A C^-1, R and C held fixed
       grad_factor = grad_factor + unmixed_slope(bartlett, concentration, rate, deviation, epsilon,

@@ -161,7 +161,7 @@ class WishartLayer(GaussianLayer):
         lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
         rotation = torch.linalg.qr(features[:rank].mT).Q
         rotated = features @ rotation
-        rotated = rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0)
+        rotated = rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)
         tau2 = _START_NOISE * self.variance
         inner = lower.mT @ lower
         eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)

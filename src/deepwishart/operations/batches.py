@@ -23,9 +23,9 @@ def flatten_all(*tensors: Tensor) -> list[Tensor]:
     return [flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
 
 
-def contiguous(gradient: Tensor | None) -> Tensor | None:
-    """An incoming gradient, if there is one, as compiled loops want it."""
-    return None if gradient is None else gradient.contiguous()
+def contiguous(tensor: Tensor | None) -> Tensor | None:
+    """A tensor that may be missing, as compiled loops want it."""
+    return None if tensor is None else tensor.contiguous()
 
 
 def row_pieces(tensor: Tensor, dim: int) -> Sequence[Tensor]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import contiguous, flatten
+from deepwishart.operations.first_order import first_order
 
 __all__ = ["cholesky_inverse"]
 
@@ -66,7 +66,7 @@ class CholeskyInverse(torch.autograd.Function):
         ctx.save_for_backward(lower, inverse)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> Tensor | None:
         if gradients[0] is None and gradients[1] is None:
             return None

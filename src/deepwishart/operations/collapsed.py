@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.first_order import first_order
 from deepwishart.operations.gaussian import GaussianKernel
 
 __all__ = ["RowSums", "row_sums"]
@@ -121,7 +121,7 @@ class Sums(torch.autograd.Function):
         ctx.save_for_backward(inverse, projected, targets, gram, products)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_gram: Tensor, grad_products: Tensor, _: Tensor) -> Any:
         kernel, cross = torch.ops.deepwishart.row_sums_backward(
             *ctx.saved_tensors, grad_gram.contiguous(), grad_products.contiguous()
@@ -157,7 +157,7 @@ class GaussianSums(torch.autograd.Function):
         ctx.save_for_backward(*kept)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_gram: Tensor, grad_products: Tensor, *_: Tensor) -> Any:
         kernel, *others = torch.ops.deepwishart.gaussian_row_sums_backward(
             *ctx.saved_tensors, grad_gram.contiguous(), grad_products.contiguous()

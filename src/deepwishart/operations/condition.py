@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.first_order import first_order
 from deepwishart.operations.gaussian import GaussianKernel
 
 __all__ = ["condition"]
@@ -124,7 +124,7 @@ class Condition(torch.autograd.Function):
         ctx.save_for_backward(*inputs, output[2])
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(
         ctx: Any, grad_mean: Tensor, grad_squares: Tensor, _: Tensor
     ) -> tuple[Tensor, ...]:
@@ -168,7 +168,7 @@ class GaussianCondition(torch.autograd.Function):
         ctx.save_for_backward(projection, a, b, weights, cross, projected, log_lengthscale)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(
         ctx: Any, grad_mean: Tensor, grad_squares: Tensor, *_: Tensor
     ) -> tuple[Tensor, ...]:

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, row_pieces
 from deepwishart.operations.condition import condition
+from deepwishart.operations.first_order import first_order
 from deepwishart.operations.gaussian import GaussianKernel
 
 __all__ = ["Conditional", "draw_rows"]
@@ -137,7 +137,7 @@ class GaussianDraw(torch.autograd.Function):
         )
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         gradients = torch.ops.deepwishart.gaussian_sample_backward(
             *ctx.saved_tensors, grad.contiguous()

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten
+from deepwishart.operations.first_order import first_order
 
 __all__ = ["GaussianKernel", "gaussian_square"]
 
@@ -126,7 +126,7 @@ class GaussianSquare(torch.autograd.Function):
         ctx.save_for_backward(scaled, kernel, inputs[2])
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, grad_kernel: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients = torch.ops.deepwishart.gaussian_square_backward(
             *ctx.saved_tensors, grad_kernel.contiguous()

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import contiguous, flatten
+from deepwishart.operations.first_order import first_order
 
 __all__ = ["Observations", "observe"]
 
@@ -112,7 +112,7 @@ class Observe(torch.autograd.Function):
         ctx.save_for_backward(*inputs[1:], inverse, projection, whitened, products)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
         root, targets, *kept = ctx.saved_tensors
         incoming = map(contiguous, gradients[:4])

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
@@ -14,6 +13,7 @@ from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.operations.batches import contiguous, flatten
 from deepwishart.operations.draw_rows import Conditional
+from deepwishart.operations.first_order import first_order
 
 __all__ = ["WishartDraw", "draw_and_score"]
 
@@ -118,15 +118,15 @@ def _compiled(
     root, log_ratio, inverse, weights, form, solved, _, _, _, failed = ScoredDraw.apply(
         flatten(scale),
         flatten(posterior.covariance_matrix),
-        gamma,
-        posterior.concentration,
-        posterior.rate,
+        gamma.contiguous(),
+        posterior.concentration.contiguous(),
+        posterior.rate.contiguous(),
         posterior.loc.contiguous(),
         posterior.scale.contiguous(),
-        epsilon,
-        posterior.row_mixing,
-        posterior.column_mixing,
-        float(prior.df),
+        epsilon.contiguous(),
+        contiguous(posterior.row_mixing),
+        contiguous(posterior.column_mixing),
+        float(prior._df),
         sticking_the_landing,
     )
     if failed.any():
@@ -230,7 +230,7 @@ class ScoredDraw(torch.autograd.Function):
         ctx.save_for_backward(*parameters, inverse, weights, form, solved, bartlett, factor, mixed)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         root, ratio, inverse, weights = map(contiguous, gradients[:4])
         *parameters, _, own_weights, _, _, _, _, _ = ctx.saved_tensors

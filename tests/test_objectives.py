@@ -1,0 +1,178 @@
+"""What the bounds accept, refuse, and do not depend on."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import deepwishart as dw
+
+PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
+OUTPUTS = ["inducing", "collapsed"]
+
+
+def data(rows=20, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(rows, 2, generator=generator, dtype=dtype)
+    return X, X.sin().sum(1)
+
+
+def seeded(seed=1):
+    return torch.Generator().manual_seed(seed)
+
+
+class Bound(torch.nn.Module):
+    """The ELBO as a function of parameters alone."""
+
+    def __init__(self, process, output):
+        super().__init__()
+        self.X, self.y = data()
+        self.model = dw.build(process, self.X, self.y, depth=3, num_inducing=6, output=output)
+
+    def forward(self):
+        return dw.elbo(self.model, self.X, self.y, num_data=20, num_samples=3, generator=seeded())
+
+    def value_and_gradients(self, function):
+        self.zero_grad()
+        value = function()
+        value.backward()
+        gradients = {n: p.grad.clone() for n, p in self.model.named_parameters()}
+        return {"value": value.detach(), **gradients}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+# PyTorch's own, about itself:
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+def test_a_compiled_bound_is_the_bound(output):
+    bound = Bound("dwp", output)
+    expected = bound.value_and_gradients(bound)
+    torch._dynamo.reset()
+    found = bound.value_and_gradients(torch.compile(bound, backend="aot_eager"))
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-10, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_gradients_by_function_transforms(process, output):
+    bound = Bound(process, output)
+    expected = bound.value_and_gradients(bound)
+    parameters = {name: p.detach() for name, p in bound.named_parameters()}
+    gradients = torch.func.grad(lambda p: torch.func.functional_call(bound, p, ()))(parameters)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name.removeprefix("model.")], msg=name)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+class TestRefusals:
+    def refused(self, output, match, X=None, y=None, **options):
+        inputs, targets = data()
+        model = dw.build("dwp", inputs, targets, num_inducing=5, output=output)
+        arguments = {"num_data": 20, **options}
+        with pytest.raises(ValueError, match=match):
+            dw.elbo(model, inputs if X is None else X, targets if y is None else y, **arguments)
+
+    def test_no_rows(self, output):
+        X, y = data()
+        self.refused(output, "X has no rows", X=X[:0], y=y[:0])
+
+    @pytest.mark.parametrize("num_samples", [0, -3])
+    def test_no_samples(self, output, num_samples):
+        self.refused(output, "num_samples must be at least 1", num_samples=num_samples)
+
+    @pytest.mark.parametrize("num_data", [0, -20, 19, float("nan"), True])
+    def test_a_data_set_smaller_than_the_batch(self, output, num_data):
+        self.refused(output, "num_data is the number of rows", num_data=num_data)
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_values_that_are_not_finite(self, output, value):
+        X, y = data()
+        bad_X, bad_y = X.clone(), y.clone()
+        bad_X[3, 1] = bad_y[7] = value
+        self.refused(output, "X has NaN or infinite", X=bad_X)
+        self.refused(output, "y has NaN or infinite", y=bad_y)
+
+    def test_shapes(self, output):
+        X, y = data()
+        self.refused(output, r"shape \(rows, 2\)", X=X[:, :1])
+        self.refused(output, r"y must have shape \(20, 1\) or \(20,\)", y=y[:5])
+
+
+def test_a_minibatch_needs_an_inducing_output_layer():
+    X, y = data()
+    collapsed = dw.build("dwp", X, y, num_inducing=5, output="collapsed")
+    with pytest.raises(ValueError, match=r"needs all 20 rows.*X has 8.*output='inducing'"):
+        dw.elbo(collapsed, X[:8], y[:8], num_data=20)
+    inducing = dw.build("dwp", X, y, num_inducing=5)
+    assert dw.elbo(inducing, X[:8], y[:8], num_data=20).isfinite()
+
+
+def test_importance_weighted_bound_refuses_the_same():
+    X, y = data()
+    model = dw.build("dwp", X, y, num_inducing=5)
+    with pytest.raises(ValueError, match="at least 1"):
+        dw.importance_weighted_bound(model, X, y, num_importance=0)
+    with pytest.raises(ValueError, match="X has no rows"):
+        dw.importance_weighted_bound(model, X[:0], y[:0], num_importance=1)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_single_precision_on_evenly_spaced_points(process, output):
+    # Neighbours are almost the same point: conditional covariances are mostly rounding.
+    X = torch.linspace(-2, 2, 20)[:, None]
+    model = dw.build(
+        process, X, X.sin(), depth=2, num_inducing=10, output=output, dtype=torch.float32
+    )
+    functions = model.sample_functions(X, num_samples=5, generator=seeded()).functions
+    assert functions.dtype == torch.float32
+    assert bool(functions.isfinite().all())
+    with torch.no_grad():
+        estimates = dw.importance_weighted_bound(
+            model, X, X.sin(), num_importance=5, num_replicates=2, generator=seeded()
+        )
+    assert estimates.dtype == torch.float32
+    assert bool(estimates.isfinite().all())
+
+
+SCRIPT = """
+import json, sys, torch, deepwishart as dw
+torch.set_default_dtype(getattr(torch, sys.argv[1]))
+torch.set_num_threads(1)
+X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+found = {}
+for process in ("dwp", "dgp", "dsvi", "diwp"):
+    for output in ("inducing", "collapsed"):
+        for dtype in (torch.float32, torch.float64):
+            model = dw.build(process, X, X.sin(), num_inducing=5, output=output, dtype=dtype)
+            seeded = lambda: torch.Generator().manual_seed(1)
+            bound = dw.elbo(model, X, X.sin(), num_data=20, num_samples=3, generator=seeded())
+            assert bound.dtype == dtype
+            predictive = model.predict(X[:3], num_samples=4, generator=seeded())
+            drawn = predictive.sample(2, seeded()).flatten()
+            functions = model.sample_functions(X[:3], 2, seeded()).functions.flatten()
+            weighted = dw.importance_weighted_bound(
+                model, X, X.sin(), num_importance=2, generator=seeded()
+            )
+            assert {t.dtype for t in (drawn, functions, weighted)} == {dtype}
+            numbers = [bound.reshape(1), predictive.mean, drawn, functions, weighted]
+            found[f"{process} {output} {dtype}"] = torch.cat(numbers).tolist()
+print(json.dumps(found))
+"""
+
+
+def test_results_do_not_depend_on_the_default_dtype():
+    results = []
+    for dtype in ("float32", "float64"):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT, dtype],
+            capture_output=True,
+            text=True,
+            env={**os.environ},
+        )
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout))
+    assert results[0] == results[1]
