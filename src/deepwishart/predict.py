@@ -231,7 +231,10 @@ def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
         reach = mixture.components.stddev.flatten(0, 1).amax(0) + 1e-6
         # Distributions refuse values outside their support.
         support = mixture.components.support
-        ends = [getattr(support, name, None) for name in ("lower_bound", "upper_bound")]
+        ends = [
+            torch.as_tensor(getattr(support, name, limit), dtype=reach.dtype, device=reach.device)
+            for name, limit in (("lower_bound", -math.inf), ("upper_bound", math.inf))
+        ]
         low, high = centre.amin(0).clamp(*ends), centre.amax(0).clamp(*ends)
         for _ in range(60):
             too_high, too_low = _cdf(mixture, low) > level, _cdf(mixture, high) < level

@@ -50,8 +50,8 @@ class Heteroscedastic(Likelihood):
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         (f, g), (vf, vg) = (t.expand_as(mean).chunk(2, dim=-1) for t in (mean, variance))
         by_noise = TwoClasses(self.num_outputs)  # any likelihood with one latent per target
-        latents, weights = by_noise._nodes(g, vg)
-        return Mixture(Normal(f.expand_as(latents), (vf + latents.exp()).sqrt()), weights.log())
+        latents, log_weights = by_noise._nodes(g, vg)
+        return Mixture(Normal(f.expand_as(latents), (vf + latents.exp()).sqrt()), log_weights)
 
 
 EXAMPLES = {

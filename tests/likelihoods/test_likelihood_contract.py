@@ -25,6 +25,8 @@ class _Duration(Likelihood):
 
 
 class _Kinked(Likelihood):
+    num_nodes = 128
+
     def distribution(self, latents: Tensor) -> Laplace:
         return Laplace(latents, 0.5)
 
@@ -200,7 +202,7 @@ class _Random(Gaussian):
 
 class _Overflows(Likelihood):
     def distribution(self, latents: Tensor) -> Normal:
-        return Normal(latents, latents.exp().exp())
+        return Normal(latents, (2.0 * latents.square()).exp())
 
 
 class _BadStart(Gaussian):
@@ -230,7 +232,7 @@ class _NoLikelihood(nn.Module):
         (_Downcast(), "turns torch.float64 into torch.float32"),
         (_Detached(), "differs from finite differences"),
         (_Random(), "two answers to one question"),
-        (_Overflows(), "expected_log_prob is not finite where latents are 10.0"),
+        (_Overflows(), "expected_log_prob is not finite where latents are -10.0"),
         (_BadStart(), "initial_latents is not finite"),
         (_NoLikelihood(), "it is no likelihoods.Likelihood"),
     ],

@@ -37,6 +37,8 @@ class SamplingRequirements(Requirements, ABC):
         # A kernel matrix may be close to singular, and rounding errors grow through its inverse.
         self.tolerance = 3e4 * self.eps
         self.inducing = inducing.detach().to(dtype=dtype, device=self.device)
+        # Callers draw their points from seeds as well, and rows had better not be those points.
+        self.generator.manual_seed(seed + 2**31)
         self.rows = self.normal(ROWS, inducing.shape[1])
 
     @abstractmethod
@@ -117,7 +119,7 @@ class SamplingRequirements(Requirements, ABC):
             total, list(variables.values()), allow_unused=True
         )
         for name, gradient in zip(variables, gradients, strict=True):
-            if gradient is None:
+            if gradient is None or not gradient.any():
                 # Layers with inducing inputs of their own ignore those of the layer below.
                 self.require(name == "inducing", f"no gradient reaches {name}")
                 continue
