@@ -95,9 +95,10 @@ class _Mirror(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         if len(inputs) == 3:
             return _from_gram(self.kernel, *inputs)
-        jittered = self.kernel.jittered_square(inputs[0], _JITTER, _VARIANCE)
-        lazy = _formed(self.kernel.lazy_cross(*inputs, _VARIANCE))
-        return *_from_features(self.kernel, *inputs), jittered, lazy
+        inducing, data = inputs
+        jittered = self.kernel.jittered_square(inducing, _JITTER, _VARIANCE)
+        lazy = _formed(self.kernel.lazy_cross(inducing, data, _VARIANCE))
+        return *_from_features(self.kernel, inducing, data), jittered, lazy
 
 
 def _formed(block: Tensor | GaussianKernel) -> Tensor:

@@ -178,7 +178,9 @@ class _LikelihoodCheck(Requirements):
         mean = average(law.mean)
         variance = average(law.variance + (law.mean - mean).square())
         y, weight = _targets(law, mean, variance)
-        mass = weight * torch.tensordot(law.log_prob(y.unsqueeze(1)).exp(), weights, dims=([1], [0]))
+        mass = weight * torch.tensordot(
+            law.log_prob(y.unsqueeze(1)).exp(), weights, dims=([1], [0])
+        )
         total = mass.sum(0)
         self.require_close(total, torch.ones_like(total), f"{name} has no mass 1", 1e-3)
         found = (mass * y).sum(0)
@@ -192,7 +194,10 @@ class _LikelihoodCheck(Requirements):
         except NotImplementedError:
             return
         self.require_close(
-            below, mass.cumsum(0) - 0.5 * mass, f"the cdf of {name} is not that of its density", 1e-3
+            below,
+            mass.cumsum(0) - 0.5 * mass,
+            f"the cdf of {name} is not that of its density",
+            1e-3,
         )
 
     def _same(self, found: Tensor, stated: Tensor, violation: str) -> None:

@@ -152,14 +152,12 @@ class _OutputCheck(SamplingRequirements):
             mean, variance = predictor.moments(self.rows)
             joint = predictor.joint_moments(self.rows)
             self.require((variance > 0).all(), "the predictor has a variance that is not positive")
-            self.require_close(
-                *torch.broadcast_tensors(mean, joint.mean),
-                "moments and joint_moments of the predictor differ in mean",
+            self.require_same(
+                mean, joint.mean, "moments and joint_moments of the predictor differ in mean"
             )
             own = joint.covariance.diagonal(dim1=-2, dim2=-1).mT
-            self.require_close(
-                *torch.broadcast_tensors(variance, own),
-                "variances are not the diagonal of the covariance of joint_moments",
+            self.require_same(
+                variance, own, "variances are not the diagonal of the covariance of joint_moments"
             )
             self.require_close(
                 joint.covariance, joint.covariance.mT, "the joint covariance is not symmetric"

@@ -48,6 +48,11 @@ class Requirements:
         error = float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
         self.require(error <= tolerance, f"{violation} (they differ by {error:.1e})")
 
+    def require_same(self, first: Tensor, second: Tensor, violation: str) -> None:
+        """As :meth:`require_close`, where one may lack the dimension for samples."""
+        first, second = torch.broadcast_tensors(first, second)
+        self.require_close(first, second, violation)
+
     def require_zero_mean(self, values: Tensor, violation: str, allowance: float = 0.0) -> None:
         """Require that the mean over the first dimension is zero up to sampling noise, or within
         the ``allowance``."""

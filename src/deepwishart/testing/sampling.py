@@ -68,9 +68,7 @@ class SamplingRequirements(Requirements, ABC):
 
     def dtype_and_finiteness(self) -> None:
         for name, value in self.outcome(self.inducing, self.rows).items():
-            self.require(
-                value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}"
-            )
+            self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
             self.require(value.isfinite().all(), f"{name} is not finite at generic points")
 
     def determinism(self) -> None:
@@ -102,8 +100,9 @@ class SamplingRequirements(Requirements, ABC):
             self.rows.expand(SAMPLES, -1, -1).contiguous(),
         )
         for name, value in first.items():
-            self.require_close(
-                *torch.broadcast_tensors(value, later[name]),
+            self.require_same(
+                value,
+                later[name],
                 f"{name} of the same inputs with and without a dimension for samples differ",
             )
 
