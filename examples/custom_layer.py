@@ -2,8 +2,8 @@
 
     python examples/custom_layer.py --steps 300
 
-The layer is a deep Gaussian process's, with a posterior that knows no correlations. Its prior, and rows
-given the inducing points, come with the base class.
+The layer is a deep Gaussian process's, with a posterior that knows no correlations. Its prior, and
+rows given the inducing points, come with the base class.
 """
 
 import argparse

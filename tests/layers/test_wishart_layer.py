@@ -7,6 +7,7 @@ import torch
 
 import deepwishart as dw
 from deepwishart.layers import WishartLayer
+from deepwishart.layers.wishart import _START_NOISE
 from deepwishart.randomness import Randomness, RowRandomness
 
 
@@ -127,7 +128,7 @@ def test_the_start_is_the_posterior_given_features_observed_with_noise(width):
     features[:, rank:] = 0
     start = layer.start_from(inputs, features)
 
-    tau2 = 0.01 / width
+    tau2 = _START_NOISE / width
     covariance = layer.covariance.inducing(inputs, layer.jitter).detach()
     lower = torch.linalg.cholesky(covariance)
     # The lower trapezoidal root of F F^T with a positive diagonal is unique.

@@ -146,8 +146,7 @@ def build(
     name = process if isinstance(process, str) else "custom"
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
-    own_points = name == "dsvi" or bool(layers) and isinstance(layers[-1], DoublyStochasticLayer)
-    all_own = own_points and all(isinstance(layer, DoublyStochasticLayer) for layer in layers)
+    own = [isinstance(layer, DoublyStochasticLayer) for layer in layers] or [name == "dsvi"]
     start = _start(layers, plan)
     model = DeepKernelProcess(
         name,
@@ -157,10 +156,10 @@ def build(
             plan,
             likelihood.initial_latents(y)[rows],
             precision,
-            start if own_points else None,
+            start if own[-1] else None,
         ),
         likelihood,
-        inducing_inputs=None if all_own else points,
+        inducing_inputs=None if all(own) else points,
         num_features=X.shape[1],
         num_inducing=len(points),
     ).to(device)
