@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
 import deepwishart as dw
-from deepwishart.reproduction.sweeps.evaluate import estimate_elbo
+from deepwishart.pipeline import estimate_elbo
 from deepwishart.training import Protocol, train
 
 

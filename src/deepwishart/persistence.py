@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import secrets
@@ -28,12 +29,15 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from deepwishart._support.files import sync_directory, write_atomically
+
 __all__ = ["FORMAT_VERSION", "ModelFileError", "read_model", "write_model"]
 
 FORMAT = "deepwishart-model"
 FORMAT_VERSION = 1
 _CONFIG, _TENSORS, _HISTORY = "config.json", "model.safetensors", "history.json"
 _FILES = {_CONFIG, _TENSORS, _HISTORY}
+_LARGEST_JSON = 2**28  # bytes; the history of a million steps has half of that
 
 
 class ModelFileError(ValueError):
@@ -63,10 +67,8 @@ def write_model(
 
     >>> import tempfile, torch
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     where = write_model(folder + "/m", {"w": torch.ones(2)}, {"depth": 2})
-    ...     tensors, config, _ = read_model(where)
-    >>> tensors["w"], config["depth"]
-    (tensor([1., 1.]), 2)
+    ...     sorted(os.listdir(write_model(Path(folder) / "model", {"w": torch.ones(2)}, {})))
+    ['config.json', 'history.json', 'model.safetensors']
     """
     target = Path(path).resolve()
     _check_target(target)
@@ -79,7 +81,7 @@ def write_model(
         _swap_in(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     return target
 
 
@@ -101,14 +103,19 @@ def read_model(
     where = Path(path).resolve()
     if not where.exists() and _previous(where).exists():
         where = _previous(where)  # a crash between the two renames of write_model
-    config = _read_config(where)
-    contents = {name: _read_checked(where / name, config) for name in (_TENSORS, _HISTORY)}
+    document = _read_config(where)
+    contents = {name: _read_checked(where / name, document) for name in (_TENSORS, _HISTORY)}
     try:
         tensors = safetensors.torch.load(contents[_TENSORS])
-        history = json.loads(contents[_HISTORY])
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise ModelFileError(f"The model in {where} cannot be read: {error}.") from error
-    return tensors, config["content"], history
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise ModelFileError(
+                f"The model in {where} has NaN or infinite numbers in {name!r}: it cannot predict. "
+                "Restore it from a copy, or train again."
+            )
+    return tensors, document["content"], _parse(where / _HISTORY, contents[_HISTORY])
 
 
 def _write_files(
@@ -129,17 +136,13 @@ def _write_files(
     document["sha256"] = _fingerprint(document)
     contents[_CONFIG] = _to_json(document, indent=2)
     for name, data in contents.items():
-        with open(folder / name, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    _sync_directory(folder)
+        write_atomically(folder / name, data)
 
 
 def _to_json(value: Any, **options: Any) -> bytes:
     try:
         return json.dumps(value, allow_nan=False, **options).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(f"The model cannot be saved as plain data: {error}.") from error
 
 
@@ -156,36 +159,62 @@ def _read_config(where: Path) -> dict[str, Any]:
             f"There is no saved model at {where}: it {reason}. Give the directory that save() "
             "wrote."
         )
-    try:
-        document = json.loads(config.read_bytes())
-    except ValueError as error:
-        raise ModelFileError(
-            f"{config} is damaged ({error}). Restore the model from a copy, or train again."
-        ) from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    document = _parse(config, _read(config))
+    if document.get("format") != FORMAT:
         raise ModelFileError(
             f"{config} was not written by deepwishart: its format is not {FORMAT!r}."
         )
-    version = document.get("format_version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        writer = document.get("versions", {}).get("deepwishart", "a newer version")
+    version, versions = document.get("format_version"), document.get("versions")
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        writer = versions.get("deepwishart") if isinstance(versions, dict) else None
         raise ModelFileError(
-            f"The model in {where} has format version {version}, written by deepwishart {writer}; "
-            f"this version reads formats up to {FORMAT_VERSION}. Upgrade deepwishart to load it."
+            f"The model in {where} has format version {version!r:.20}, written by deepwishart "
+            f"{writer or 'of another version'!s:.20}; this version reads formats up to "
+            f"{FORMAT_VERSION}. Upgrade deepwishart to load it."
         )
     if document.get("sha256") != _fingerprint(document):
         raise ModelFileError(
             f"{config} was changed or damaged after the model was saved: its checksum does not "
             "match. Restore the model from a copy, or train again."
         )
+    if not isinstance(document.get("content"), dict) or not isinstance(document.get("files"), dict):
+        raise ModelFileError(f"{config} does not describe a model.")
     return document
+
+
+def _read(file: Path) -> bytes:
+    if file.suffix == ".json" and file.stat().st_size > _LARGEST_JSON:
+        raise ModelFileError(
+            f"{file} is damaged: it has more than {_LARGEST_JSON >> 20} MB, which no model needs."
+        )
+    return file.read_bytes()
+
+
+def _parse(file: Path, data: bytes) -> dict[str, Any]:
+    """The JSON object in a file, all its numbers finite."""
+    try:
+        document = json.loads(data, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ModelFileError(
+            f"{file} is damaged ({reason}). Restore the model from a copy, or train again."
+        ) from error
+    if not isinstance(document, dict):
+        raise ModelFileError(f"{file} was not written by deepwishart: it holds no JSON object.")
+    return document
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return float(text)
 
 
 def _read_checked(file: Path, config: dict[str, Any]) -> bytes:
     if not file.is_file():
         raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
-    data = file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != config["files"][file.name]:
+    data = _read(file)
+    if hashlib.sha256(data).hexdigest() != config["files"].get(file.name):
         raise ModelFileError(
             f"{file} is truncated, damaged or changed: its checksum does not match the one in "
             f"{_CONFIG}. Restore the model from a copy, or train again."
@@ -233,16 +262,6 @@ def _swap_in(staging: Path, target: Path) -> None:
         os.rename(previous, target)
         raise
     shutil.rmtree(previous, ignore_errors=True)
-
-
-def _sync_directory(folder: Path) -> None:
-    # Some platforms cannot open directories; there the rename is as durable as it gets.
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _versions() -> dict[str, str]:

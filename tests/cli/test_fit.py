@@ -1,11 +1,17 @@
 """deepwishart fit: what it accepts, refuses, reports and keeps."""
 
+import contextlib
+import inspect
 import json
+import os
+import signal
 
 import polars as pl
 import pytest
 
 from deepwishart.cli.directory import ModelDirectory
+from deepwishart.cli.fit import fit as fit_function
+from deepwishart.cli.lock import locked
 from deepwishart.estimators import DeepKernelRegressor
 
 from .conftest import TINY, refused, run
@@ -315,6 +321,134 @@ def test_resume_with_other_data_is_refused(write, tmp_path):
 
 def test_resume_of_nothing_starts(write):
     assert fit(write(GOOD), "--resume", out="m").exit_code == 0
+
+
+def test_resume_and_force_exclude_each_other(write):
+    refused(fit(write(GOOD), "--resume", "--force"), "--resume", "--force", "one of them")
+
+
+def test_a_run_killed_before_its_first_word_can_be_resumed(write, tmp_path):
+    """SIGKILL while run.json is first written leaves a part of it, and the lock."""
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / ".run.json.partial").write_text('{"stat')
+    (tmp_path / "m" / ".lock").write_text("999999999")
+    assert fit(write(GOOD), "--resume", out="m").exit_code == 0
+    assert sorted(entry.name for entry in (tmp_path / "m").iterdir()) == ["regressor", "run.json"]
+
+
+def test_a_second_fit_is_refused_with_the_id_of_the_first(write, tmp_path):
+    (tmp_path / "m").mkdir()
+    with locked(tmp_path / "m"):
+        refused(fit(write(GOOD), out="m"), f"(id {os.getpid()})", "another --out")
+    assert fit(write(GOOD), out="m").exit_code == 0
+
+
+@pytest.fixture
+def ctrl_c_at(monkeypatch):
+    """A function that makes Ctrl-C arrive at a given step."""
+
+    def arrange(step):
+        @contextlib.contextmanager
+        def make_progress(verbose, total, label):
+            yield lambda event: event.step == step and os.kill(os.getpid(), signal.SIGINT)
+
+        monkeypatch.setattr("deepwishart.estimators.regressor.make_progress", make_progress)
+
+    return arrange
+
+
+def tensors(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+def test_an_interrupted_replacement_replaces_nothing(write, tmp_path, ctrl_c_at):
+    out, data = tmp_path / "m", write(GOOD)
+    assert fit(data, out="m").exit_code == 0
+    finished = tensors(out / "regressor")
+    ctrl_c_at(4)
+    result = fit(data, "--force", out="m")
+    assert result.exit_code == 130
+    assert "is as it was" in result.stderr and "--resume instead of --force" in result.stderr
+    assert tensors(out / "regressor") == finished
+    ctrl_c_at(None)
+    assert fit(data, "--resume", out="m").exit_code == 0
+    assert tensors(out / "previous") == finished
+
+
+def test_an_interrupted_run_replaces_its_own_model_only(write, tmp_path, ctrl_c_at):
+    out, data = tmp_path / "m", write(GOOD)
+    ctrl_c_at(8)
+    assert fit(data, out="m").exit_code == 130
+    partial = tensors(out / "regressor")
+    ctrl_c_at(2)
+    assert fit(data, "--force", out="m").exit_code == 130
+    assert tensors(out / "regressor") == partial
+    ctrl_c_at(5)
+    assert fit(data, "--resume", out="m").exit_code == 130
+    assert tensors(out / "regressor") == partial
+    ctrl_c_at(None)
+    assert fit(data, "--resume", out="m").exit_code == 0
+    assert tensors(out / "previous") == partial
+
+
+def test_an_interrupted_run_goes_on_with_its_own_model(write, tmp_path, ctrl_c_at):
+    out, data = tmp_path / "m", write(GOOD)
+    ctrl_c_at(2)
+    assert fit(data, out="m").exit_code == 130
+    first = tensors(out / "regressor")
+    ctrl_c_at(6)
+    assert fit(data, "--resume", out="m").exit_code == 130
+    assert DeepKernelRegressor.load(out / "regressor").n_iter_ == 7
+    assert tensors(out / "previous") == first
+
+
+@pytest.mark.parametrize("holdout", ["0", "0.5"])
+def test_targets_too_large_to_predict(write, holdout):
+    rows = "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
+    refused(fit(write(f"x,y\n{rows}"), "--holdout", holdout), "'y'", "Divide the column")
+    assert not (write(GOOD).parent / "unused").exists()
+
+
+def test_large_targets_are_scored(write, tmp_path):
+    rows = "".join(f"{i},{i % 5 + 1}e299\n" for i in range(10))
+    assert fit(write(f"x,y\n{rows}"), out="m").exit_code == 0
+    result = run("predict", tmp_path / "m", tmp_path / "t.csv")
+    assert result.exit_code == 0 and "inf" not in result.stdout and "nan" not in result.stdout
+
+
+def test_a_row_held_out_beyond_all_reason(write):
+    rows = "".join(f"{i},{i % 3}\n" for i in range(12))
+    data = write(f"x,y\n{rows}12,1e250\n")
+    for seed in range(20):
+        result = fit(data, "--seed", str(seed), "--holdout", "0.5", "--force", "--max-iter", "1")
+        assert result.exit_code in (0, 2), result.output
+        if result.exit_code == 2:
+            refused(result, "'y'", "standard deviations")
+            return
+    raise AssertionError("the last row was never held out")
+
+
+def test_control_characters_of_names_do_not_reach_the_terminal(write, tmp_path):
+    data = write(f"x,\x1b[2J[red]y{'z' * 500}\n1,2\n2,3\n3,5\n4,4\n")
+    name = data.read_text().splitlines()[0].split(",")[1]
+    result = fit(data, target="y\x1b[2J")
+    assert "\x1b" not in result.stderr and len(result.stderr) < 1000
+    result = fit(data, target=name, out="m")
+    assert result.exit_code == 0
+    assert "\x1b" not in result.output and "zzz..." in result.output
+    described = run("info", tmp_path / "m").output
+    assert "\x1b" not in described and "[red]" in described
+
+
+def test_a_name_is_spelled_once():
+    """Every setting of fit is an option, and reaches the regressor under its own name."""
+    parameters = inspect.signature(DeepKernelRegressor).parameters
+    defaults = inspect.signature(fit_function).parameters
+    shared = [name for name in defaults if name in parameters]
+    assert len(shared) == 14
+    for name in shared:
+        if name not in ("batch_size", "random_state"):
+            assert defaults[name].default == parameters[name].default, name
 
 
 def test_damaged_run_file(write, tmp_path):

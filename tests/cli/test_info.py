@@ -5,6 +5,7 @@ import json
 import pytest
 
 from deepwishart.cli.describing import PROCESS_NAMES
+from deepwishart.cli.directory import ModelDirectory
 from deepwishart.models import PROCESSES
 
 from .conftest import TINY, refused, run
@@ -58,3 +59,17 @@ def test_bad_directories(tmp_path, model):
     refused(run("info", tmp_path / "none"), "no such directory")
     refused(run("info", tmp_path), "no saved model")
     refused(run("info", model / "run.json"), "no saved model")
+
+
+def test_values_that_overflow(model, tmp_path, monkeypatch):
+    """The logarithm of a lengthscale may be finite, and the lengthscale not."""
+    load = ModelDirectory.load
+
+    def damaged(self):
+        saved = load(self)
+        saved.regressor.model_.output.kernel.log_lengthscale.data.fill_(1e5)
+        return saved
+
+    monkeypatch.setattr(ModelDirectory, "load", damaged)
+    for more in ([], ["--json"]):
+        refused(run("info", model, *more), "infinite")

@@ -8,6 +8,7 @@ import pytest
 
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.linalg import CholeskyError
 
 from .conftest import TINY, make_table, refused, run
 
@@ -122,6 +123,45 @@ def test_infinitely_far_inputs(model, new):
 @pytest.mark.parametrize("level", ["0", "1", "-0.1", "nan"])
 def test_impossible_quantiles(model, new, level):
     refused(run("predict", model, new, f"--quantiles={level}"), "--quantiles")
+
+
+def test_close_quantiles_keep_their_columns(model, new):
+    found = predict(model, new, "--quantiles", "0.1234567", "0.1234568")
+    assert found.columns == ["mean", "std", "q0.1234567", "q0.1234568"]
+    assert (found["q0.1234567"] < found["q0.1234568"]).all()
+
+
+def test_brackets_in_the_name_of_the_output(model, new):
+    expected = predict(model, new)
+    out = new.parent / "p[1].parquet"
+    assert run("predict", model, new, "--out", out).exit_code == 0
+    assert pl.read_parquet(out, glob=False).equals(expected)
+
+
+def test_predictions_that_are_no_numbers_are_not_written(model, new, monkeypatch):
+    monkeypatch.setattr(
+        "deepwishart.pipeline.RescaledPredictive.mean_and_stddev",
+        lambda self: (np.where(np.arange(len(self)) == 3, np.inf, 0.0), np.ones(len(self))),
+    )
+    out = new.parent / "p.csv"
+    refused(run("predict", model, new, "--out", out), "row 4", "not a finite number")
+    assert not out.exists()
+
+
+def test_a_matrix_without_a_factor_is_one_line(model, new, monkeypatch):
+    def fail(*arguments):
+        raise CholeskyError("The kernel matrix of layer 1 has no factor.")
+
+    monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", fail)
+    refused(run("predict", model, new), "layer 1")
+
+
+def test_too_little_memory_is_one_line(model, new, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", fail)
+    refused(run("predict", model, new), "memory")
 
 
 def test_quantile_twice(model, new):

@@ -7,12 +7,14 @@ import signal
 import numpy as np
 import pytest
 
-from deepwishart.estimators.fitting import make_protocol
+from deepwishart.pipeline import adjust_protocol
 from deepwishart.training import Protocol
 
 
-def protocol_of(regressor, num_rows=100, continuing=False):
-    return make_protocol(regressor.get_params(), num_rows, continuing=continuing)
+def protocol_of(regressor, num_rows=100):
+    names = ("max_iter", "learning_rate", "batch_size", "kl_anneal")
+    changes = {name: getattr(regressor, name) for name in names}
+    return adjust_protocol(regressor.protocol, num_rows, num_samples=regressor.n_samples, **changes)
 
 
 # ---- protocol -----------------------------------------------------------------------------------
@@ -85,9 +87,9 @@ def test_without_warm_start_fit_starts_again(make, data):
 def test_warm_start_on_more_data_keeps_the_first_units(make, data):
     X, y = data
     regressor = make(warm_start=True).fit(X[:30], y[:30])
-    scale = regressor._target_scaling.scale.copy()
+    scale = regressor._scaled.targets.scale.copy()
     regressor.fit(X, y)
-    np.testing.assert_array_equal(regressor._target_scaling.scale, scale)
+    np.testing.assert_array_equal(regressor._scaled.targets.scale, scale)
     assert regressor.score(X, y) > 0.5
 
 
@@ -125,7 +127,7 @@ def interrupt_at(monkeypatch):
         def make_progress(verbose, total, label):
             yield on_step
 
-        monkeypatch.setattr("deepwishart.estimators.fitting.make_progress", make_progress)
+        monkeypatch.setattr("deepwishart.estimators.regressor.make_progress", make_progress)
 
     return arrange
 

@@ -122,3 +122,47 @@ def test_tab_separated(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_text("a\tb\n1\t2,5\n")
     assert read_table(path).rows() == [("1", "2,5")]
+
+
+def test_the_number_of_calls_does_not_grow_with_the_columns(monkeypatch):
+    """One call of polars for each column and step took minutes for a table of 2,000 columns."""
+
+    def count(columns: int) -> int:
+        calls = []
+        collect = pl.LazyFrame.collect
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                pl.LazyFrame, "collect", lambda *a, **k: calls.append(1) or collect(*a, **k)
+            )
+            patch.setattr(
+                pl.LazyFrame,
+                "_collect_eager",
+                lambda self, *a, **k: calls.append(1) or collect(self),
+            )
+            table = pl.DataFrame(
+                {f"c{i}": ["1.5", "2", "3"] if i % 2 else ["u", "v", "u"] for i in range(columns)}
+            )
+            assert TableEncoder.fit(table).encode(table).shape == (3, columns // 2 * 3)
+        return len(calls)
+
+    assert count(200) == count(20) > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "colour"},
+        {"kind": "number"},
+        {"name": 3},
+        {"categories": "ab"},
+        {"categories": [1]},
+        {"categories": []},
+        {"fill": "c"},
+        {"fill": [1]},
+    ],
+)
+def test_what_describes_no_column(change):
+    good = Column("s", "category", ("a", "b"), "a").to_dict()
+    assert Column.from_dict(good).fill == "a"
+    with pytest.raises(TableError, match="does not describe a column"):
+        Column.from_dict({**good, **change})

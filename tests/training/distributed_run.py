@@ -10,13 +10,19 @@ import torch
 import torch.distributed as dist
 
 import deepwishart as dw
-from deepwishart import objectives
 from deepwishart.linalg import CholeskyError
+from deepwishart.models import ProcessSample
 from deepwishart.training import CheckpointStore, History, Protocol, train
 
 CASES: dict[str, dict[str, Any]] = {
     "minibatches": {"process": "dwp", "batch_size": 7},
     "full batch": {"process": "diwp", "batch_size": None},
+    "collapsed": {"process": "dwp", "batch_size": None, "output": "collapsed"},
+    "collapsed, own inducing points": {
+        "process": "dsvi",
+        "batch_size": None,
+        "output": "collapsed",
+    },
     "own inducing points": {"process": "dsvi", "batch_size": 8},
     "a rank without rows": {"process": "dwp", "batch_size": 1},
     "a rank without rows now and then": {"process": "dwp", "batch_size": 2},
@@ -38,7 +44,8 @@ def run(case: str, rank: int, world: int, directory: Path) -> dict[str, Any]:
 
     def new_model() -> dw.DeepKernelProcess:
         # Only the leader's model and seed count.
-        return dw.build(options["process"], X, y, depth=3, num_inducing=5, seed=rank)
+        output = options.get("output", "inducing")
+        return dw.build(options["process"], X, y, depth=3, num_inducing=5, output=output, seed=rank)
 
     store = CheckpointStore(directory / f"{case} {world}") if "stop_after" in options else None
     if store is not None:
@@ -55,9 +62,9 @@ def run(case: str, rank: int, world: int, directory: Path) -> dict[str, Any]:
         return options["stop_rank"] == rank and len(history) == 6
 
     model = new_model()
-    true_elbo = objectives.elbo
+    true_summarise = ProcessSample.summarise
     if "fault_at" in options and rank == world - 1:
-        objectives.elbo = faulty(true_elbo, options["fault_at"])
+        ProcessSample.summarise = faulty(true_summarise, options["fault_at"])
     events: list[int] = []
     history = train(
         model,
@@ -70,7 +77,7 @@ def run(case: str, rank: int, world: int, directory: Path) -> dict[str, Any]:
         progress=lambda event: events.append(event.step),
         should_stop=stop if "stop_rank" in options else None,
     )
-    objectives.elbo = true_elbo
+    ProcessSample.summarise = true_summarise
     values = torch.cat([p.detach().flatten() for p in model.parameters()])
     return {
         "elbo": history.elbo,
@@ -82,17 +89,17 @@ def run(case: str, rank: int, world: int, directory: Path) -> dict[str, Any]:
     }
 
 
-def faulty(true_elbo: Any, call: int) -> Any:
+def faulty(true_summarise: Any, call: int) -> Any:
     calls: list[int] = []
 
-    def elbo(*arguments: Any, **options: Any) -> torch.Tensor:
+    def summarise(*arguments: Any, **options: Any) -> Any:
         calls.append(1)
-        value = true_elbo(*arguments, **options)
+        value = true_summarise(*arguments, **options)
         if len(calls) == call:
             raise CholeskyError("the kernel matrix of layer 1 is not positive definite.")
         return value
 
-    return elbo
+    return summarise
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 
 from deepwishart import objectives
 from deepwishart.linalg import CholeskyError
-from deepwishart.noise import Noise
+from deepwishart.randomness import Randomness
 from deepwishart.training import Checkpoint, CheckpointStore, History, TrainingError, guard, train
 from deepwishart.training.batches import Minibatches
 from deepwishart.training.guard import MAX_TRIES, explain
@@ -19,7 +19,7 @@ TRUE_ELBO = objectives.elbo
 
 def poison_parameter(model, value):
     with torch.no_grad():
-        model.layers[1].loc[2, 0] = torch.nan
+        model.layers[1].mean[2, 0] = torch.nan
     return value * torch.nan
 
 
@@ -29,7 +29,7 @@ def poison_value(model, value):
 
 def poison_gradient(model, value):
     """A finite value whose gradient is NaN in layer 2 and, as it would be, before it."""
-    zero = 0.0 * (model.layers[1].log_scale.sum() + model.inducing_inputs.sum())
+    zero = 0.0 * (model.layers[1].log_deviation.sum() + model.inducing_inputs.sum())
     return value + zero.sqrt()
 
 
@@ -89,9 +89,9 @@ def test_training_survives_a_transient_fault(data, make_model, protocol, monkeyp
 @pytest.mark.parametrize(
     ("fault", "layer", "words"),
     [
-        (poison_parameter, "layer 2", "layers.1.loc became NaN"),
+        (poison_parameter, "layer 2", "layers.1.mean became NaN"),
         (poison_value, "the likelihood", "objective is NaN or infinite"),
-        (poison_gradient, "layer 2", "gradient of layers.1.log_scale"),
+        (poison_gradient, "layer 2", "gradient of layers.1.log_deviation"),
         (poison_factor, "layer 2", "posterior scale of layer 2"),
     ],
 )
@@ -183,12 +183,14 @@ def test_a_run_resumed_before_a_fault_recovers_alike(
     assert same(whole, resumed)
 
 
-def test_the_snapshot_stays_good_after_it_was_used(data, make_model):
-    state = TrainingState(make_model(), Minibatches(24, None, 0), seed=0, history=History())
+def test_the_snapshot_stays_good_after_it_was_used(data, make_model, protocol):
+    state = TrainingState(
+        make_model(), Minibatches(*data, None, 0), protocol, seed=0, history=History()
+    )
 
     def steps(count):
         for _ in range(count):
-            state.gradient.normal_(generator=state.noise)
+            state.gradient.normal_(generator=state.generator)
             state.update(1e-2)
 
     def tensors():
@@ -200,14 +202,14 @@ def test_the_snapshot_stays_good_after_it_was_used(data, make_model):
         steps(2)
         guarded.restore()
         found = tensors()
-        assert found.keys() == expected.keys() and "adam.exp_avg_sq.layers.0.loc" in found
+        assert found.keys() == expected.keys() and "optimiser.exp_avg_sq.layers.0.mean" in found
         assert all(torch.equal(found[name], expected[name]) for name in expected)
         assert state.step == 3
 
 
 def test_a_gradient_that_adam_cannot_square_is_a_fault(data, make_model, protocol, monkeypatch):
     def steep(model, value):
-        return value + 1e30 * (model.layers[0].loc - model.layers[0].loc.detach()).sum()
+        return value + 1e30 * (model.layers[0].mean - model.layers[0].mean.detach()).sum()
 
     done = inject(monkeypatch, steep, first=2, times=1)
     model = make_model(dtype=torch.float32)
@@ -226,12 +228,17 @@ def test_an_absurd_learning_rate_leaves_a_finite_model(data, make_model, protoco
 @pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
 def test_replaying_a_step_finds_the_layer_that_overflows(data, make_model, process):
     model = make_model(process, depth=4)
-    large = {"dwp": "log_scale", "dgp": "pseudo_targets", "dsvi": "loc", "diwp": "scale_root"}
+    large = {
+        "dwp": "log_deviation",
+        "dgp": "pseudo.targets",
+        "dsvi": "whitened.mean",
+        "diwp": "learned_root",
+    }
     parameters = dict(model.layers[1].named_parameters())
     with torch.no_grad():
-        parameters.get(large[process], next(iter(parameters.values()))).fill_(1e200)
-    noise = Noise(2, torch.Generator().manual_seed(0))
-    _, layer = explain(model, None, math.nan, data[0], noise)
+        parameters[large[process]].fill_(1e200)
+    random = Randomness(2, torch.Generator().manual_seed(0))
+    _, layer = explain(model, None, math.nan, data[0], random)
     assert layer == "layer 2"
 
 
@@ -239,14 +246,14 @@ def test_the_steepest_parameter_is_named(data, make_model):
     model = make_model(dtype=torch.float32)
     for p in model.parameters():
         p.grad = torch.ones_like(p)
-    model.layers[1].loc.grad.fill_(-1e30)
-    where, layer = explain(model, None, 0.0, data[0], Noise(2))
-    assert layer == "layer 2" and "layers.1.loc is too large" in where
+    model.layers[1].mean.grad.fill_(-1e30)
+    where, layer = explain(model, None, 0.0, data[0], Randomness(2))
+    assert layer == "layer 2" and "layers.1.mean is too large" in where
 
 
 def test_layer_1_is_not_found_in_layer_12(data, make_model):
-    noise = Noise(2)
+    random = Randomness(2)
     model = make_model(depth=3)
     model.layers[1].name = "layer 12"
     error = CholeskyError("the kernel matrix of layer 12 is not positive definite.")
-    assert explain(model, error, math.nan, data[0], noise)[1] == "layer 12"
+    assert explain(model, error, math.nan, data[0], random)[1] == "layer 12"

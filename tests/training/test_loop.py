@@ -1,3 +1,4 @@
+import math
 import signal
 
 import pytest
@@ -74,7 +75,7 @@ def test_clip_norm_bounds_the_gradient(data, make_model, protocol, tmp_path):
         store = CheckpointStore(tmp_path / str(clip))
         train(make_model(), *data, protocol.replace(max_iter=1, clip_norm=clip), checkpoints=store)
         tensors = store.latest().tensors
-        moments = [v.flatten() for k, v in tensors.items() if k.startswith("adam.exp_avg.")]
+        moments = [v.flatten() for k, v in tensors.items() if k.startswith("optimiser.exp_avg.")]
         norm = float(torch.cat(moments).norm()) / 0.1  # Adam's first moment after one step
         assert norm == pytest.approx(1e-3, rel=1e-9) if clip else norm > 1e-2
 
@@ -198,3 +199,43 @@ def test_training_predicts(data):
     generator = torch.Generator().manual_seed(0)
     residual = y - model.predict(X, 50, generator).mean
     assert float(residual.square().mean()) < 0.2 * float(y.var())
+
+
+def test_an_optimiser_and_batches_of_ones_own(data, make_model, protocol):
+    X, y = data
+    halves = [(X[:12], y[:12]), (X[12:], y[12:])]
+    model, other = make_model(), make_model()
+    history = train(
+        model, None, None, protocol, batches=halves, num_data=len(X), optimiser=torch.optim.SGD
+    )
+    assert len(history) == protocol.max_iter and all(map(math.isfinite, history.elbo))
+    changed = [n for n, p in model.named_parameters() if not torch.equal(p, other.get_parameter(n))]
+    assert len(changed) == len(list(model.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batches": []}, "num_data has to say"),
+        ({"batches": [], "num_data": 24, "X": True}, "not both"),
+        ({}, "needs X and y"),
+    ],
+)
+def test_batches_that_do_not_fit_are_refused(data, make_model, protocol, options, message):
+    X = data[0] if options.pop("X", False) else None
+    with pytest.raises(ValueError, match=message):
+        train(make_model(), X, None, protocol, **options)
+
+
+def test_given_batches_and_a_collapsed_output_do_not_go_together(data, make_model, protocol):
+    with pytest.raises(ValueError, match="collapsed and needs all rows"):
+        train(make_model(output="collapsed"), None, None, protocol, batches=[data], num_data=24)
+
+
+def test_kinds_of_parameters_have_their_own_learning_rates(data, make_model, protocol):
+    before, model = make_model(), make_model()
+    train(model, *data, protocol.replace(max_iter=3, factors={"scale": 0.0, "kernel": 3.0}))
+    for name, p in model.named_parameters():
+        fixed = name.endswith(("learned_root", "mixing_logit"))
+        assert torch.equal(p, before.get_parameter(name)) == fixed
+        assert p.requires_grad

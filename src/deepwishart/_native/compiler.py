@@ -65,6 +65,9 @@ def _torch_flags() -> list[str]:
         f"-I{include / 'torch' / 'csrc' / 'api' / 'include'}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         f"-L{root / 'lib'}",
+        # Messages name files; where they were on the machine that compiled is nobody's business.
+        f"-ffile-prefix-map={root}=torch",
+        f"-ffile-prefix-map={_FOLDER}=deepwishart/_native",
         "-ltorch_cpu",
         "-lc10",
     ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +13,10 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
 from deepwishart import metrics, plots
+from deepwishart._support.machine import threads
 from deepwishart.cli.page import Page
-from deepwishart.cli.scores import score
-from deepwishart.estimators import DeepKernelRegressor, RescaledPredictive
+from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.pipeline import RescaledPredictive, score
 
 __all__ = ["DemoSettings", "run_demo"]
 
@@ -36,7 +35,7 @@ SCORES = (
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What both models have in common."""
+    """What both models have in common; names are the regressor's."""
 
     depth: int = 3
     n_inducing: int = 50
@@ -44,10 +43,10 @@ class DemoSettings:
     n_samples: int = 5
     n_predict_samples: int = 100
     random_state: int = 0
-    gram_rows: int = 100
 
 
-QUICK = replace(DemoSettings(), n_inducing=20, max_iter=40, n_predict_samples=20, gram_rows=40)
+QUICK = replace(DemoSettings(), n_inducing=20, max_iter=40, n_predict_samples=20)
+GRAM_ROWS = 100
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def run_demo(out: Path, *, quick: bool) -> None:
         f"scikit-learn's diabetes data: {len(X_train)} rows to learn from, {len(X_test)} held out, "
         f"{X.shape[1]} inputs; {settings.depth} layers, {settings.max_iter} steps for each model"
     )
-    with _one_thread():
+    with threads(1):  # matrices this small lose by a second one where cores are busy
         results = {
             process: _fit(process, settings, X_train, y_train, X_test, y_test) for process in NAMES
         }
@@ -78,17 +77,6 @@ def run_demo(out: Path, *, quick: bool) -> None:
     page = _make_page(results, settings, X_train, y_train, y_test)
     where = page.write(out / "index.html")
     console.print(f"page written to {where}", soft_wrap=True, markup=False)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Matrices this small gain nothing from a second thread, and lose where cores are busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _fit(
@@ -99,19 +87,11 @@ def _fit(
     X_test: np.ndarray,
     y_test: np.ndarray,
 ) -> Result:
-    regressor = DeepKernelRegressor(
-        process=process,
-        depth=settings.depth,
-        n_inducing=settings.n_inducing,
-        max_iter=settings.max_iter,
-        n_samples=settings.n_samples,
-        n_predict_samples=settings.n_predict_samples,
-        random_state=settings.random_state,
-        verbose=1,
-    ).fit(X_train, y_train)
+    regressor = DeepKernelRegressor(process, **asdict(settings), verbose=1).fit(X_train, y_train)
     prediction = regressor.predict_distribution(X_test)
     seconds = regressor.history_.seconds[-1]
-    scores = {"elbo": regressor.elbo_, **score(prediction, y_test), "seconds": seconds}
+    (scores,) = score(prediction, y_test)
+    scores = {"elbo": regressor.elbo_, **scores, "seconds": seconds}
     return Result(regressor, prediction, scores)
 
 
@@ -153,14 +133,13 @@ def _make_page(
         "target, on held-out rows. This is one split and one seed: small differences do not say "
         "which model is better."
     )
-    _add_pictures(page, results, settings, X_train, y_train, y_test)
+    _add_pictures(page, results, X_train, y_train, y_test)
     return page
 
 
 def _add_pictures(
     page: Page,
     results: dict[str, Result],
-    settings: DemoSettings,
     X_train: np.ndarray,
     y_train: np.ndarray,
     y_test: np.ndarray,
@@ -190,7 +169,7 @@ def _add_pictures(
         "How often a held-out score lies below the predicted quantile of each probability. Within "
         "the band, a curve cannot be told from a calibrated one.",
     )
-    chosen = _spread_over_target(y_train, settings.gram_rows)
+    chosen = _spread_over_target(y_train, GRAM_ROWS)
     grams = {p: _grams(result.regressor, X_train[chosen]) for p, result in results.items()}
     page.figure(
         plots.gram_matrices(grams, y_train[chosen], unit="rising disease progression"),
@@ -204,9 +183,9 @@ def _add_pictures(
 
 def _grams(regressor: DeepKernelRegressor, X: np.ndarray) -> dict[str, np.ndarray]:
     model = regressor.model_
-    inputs = torch.as_tensor(regressor._input_scaling.forward(X), dtype=model.dtype)
+    inputs = regressor._scaled.tensor(regressor._scaled.inputs.forward(X))
     generator = torch.Generator(model.device).manual_seed(regressor.seed_)
-    return plots.layer_grams(model, inputs.to(model.device), generator=generator)
+    return plots.layer_grams(model, inputs, generator=generator)
 
 
 def _spread_over_target(y: np.ndarray, count: int) -> np.ndarray:

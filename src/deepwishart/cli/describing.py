@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from deepwishart.cli.directory import ModelDirectory, SavedModel
+from deepwishart.cli.errors import printable
 from deepwishart.cli.scores import report_tables
+from deepwishart.likelihoods import Gaussian
+from deepwishart.persistence import ModelFileError
 
 __all__ = ["describe", "run_info"]
 
@@ -26,14 +30,21 @@ _MOST_RELEVANT = 5
 def run_info(path: Path, *, as_json: bool) -> None:
     """Print a description of the model in a directory."""
     facts = describe(ModelDirectory(path).load())
+    try:
+        text = json.dumps(facts, indent=2, allow_nan=False)
+    except ValueError:
+        raise ModelFileError(
+            f"The model in {path} has a lengthscale, height or noise that is infinite: it cannot "
+            "predict. Restore it from a copy, or train again."
+        ) from None
     if as_json:
-        print(json.dumps(facts, indent=2))
+        print(text)
         return
     console = Console(highlight=False)
     for title in ("model", "data", "training"):
         console.print(_facts_table(title, facts[title]))
     console.print(_layer_table(facts))
-    for table in report_tables(facts["holdout"] or {"targets": {}}):
+    for table in report_tables(facts["holdout"]):
         console.print(table)
 
 
@@ -41,8 +52,10 @@ def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
     regressor, fit = saved.regressor, saved.fit
     settings, history = fit.get("settings", {}), regressor.history_
-    noise = regressor.model_.likelihood.noise.detach().sqrt().cpu().numpy()
-    noise = noise * regressor._target_scaling.scale
+    likelihood = regressor.model_.likelihood
+    assert isinstance(likelihood, Gaussian)
+    noise = likelihood.noise.detach().sqrt().cpu().numpy()
+    noise = noise * regressor._scaled.targets.scale
     return {
         "model": {
             "process": regressor.process,
@@ -118,8 +131,13 @@ def _show(name: str, value: Any) -> str:
     if name == "process":
         return f"{value} ({PROCESS_NAMES[value]})"
     if isinstance(value, list):
-        return "\n".join(value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return "\n".join(_plain(each) for each in value)
+    return f"{value:.4g}" if isinstance(value, float) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """Names come from tables: neither control characters nor rich's markup count."""
+    return escape(printable(str(value), 60))
 
 
 def _layer_table(facts: dict[str, Any]) -> Table:
@@ -134,7 +152,7 @@ def _layer_table(facts: dict[str, Any]) -> Table:
         mixing = "" if layer["mixing"] is None else f"{layer['mixing']:.3f}"
         table.add_row(layer["name"], layer["kernel"], "\n".join(values), mixing)
     for target, noise in facts["noise"].items():
-        table.add_row("noise", "", f"standard deviation of {target}: {noise:.4g}", "")
+        table.add_row("noise", "", f"standard deviation of {_plain(target)}: {noise:.4g}", "")
     return table
 
 
@@ -144,6 +162,6 @@ def _show_values(name: str, value: Any, facts: dict[str, Any]) -> str:
         return f"{name} {value:.3g}"
     names = facts["feature_names"]
     shortest = sorted(zip(value, names, strict=True))[:_MOST_RELEVANT]
-    shown = ", ".join(f"{feature} {number:.3g}" for number, feature in shortest)
+    shown = ", ".join(f"{_plain(feature)} {number:.3g}" for number, feature in shortest)
     rest = f", {len(value) - len(shortest)} longer" if len(value) > len(shortest) else ""
     return f"{name}s: {shown}{rest}"

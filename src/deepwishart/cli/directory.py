@@ -4,24 +4,31 @@ A model directory holds
 
 - ``regressor/``: the model, as :mod:`deepwishart.persistence` writes it, with the table's columns
   in its ``config.json``; :meth:`deepwishart.DeepKernelRegressor.load` reads it too;
-- ``previous/``: the model that ``--force`` replaced, if any;
+- ``previous/``: the model that was there before, if any;
 - ``run.json``: the settings of the run, and how it ended;
-- ``checkpoints/``: the state of a run that has not finished.
+- ``checkpoints/``: the state of a run that has not finished;
+- ``.lock``: which process is at work, while one is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import secrets
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart.cli.errors import CommandError
+from deepwishart.cli.lock import LOCK, locked
+from deepwishart.cli.scores import check_report
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.estimators.record import from_record, to_record
+from deepwishart.estimators.schema import require
 from deepwishart.persistence import ModelFileError, read_model, write_model
 from deepwishart.tables import TableEncoder
 
@@ -54,14 +61,32 @@ class ModelDirectory:
         self.previous = self.path / "previous"
         self.checkpoints = self.path / "checkpoints"
         self.run_file = self.path / "run.json"
+        self.settings: dict[str, Any] = {}
+        self.run = ""
 
     # ---- one run ----------------------------------------------------------------------------
 
-    def begin(self, settings: dict[str, Any], *, resume: bool, force: bool) -> bool:
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the directory if need be, and keep other processes out of it."""
+        self._read_run()  # refuses what is no model's directory before anything is written there
+        self.path.mkdir(parents=True, exist_ok=True)
+        with locked(self.path):
+            yield
+
+    def begin(
+        self,
+        settings: dict[str, Any],
+        options: Mapping[str, str],
+        *,
+        resume: bool,
+        force: bool,
+    ) -> bool:
         """Claim the directory for a run, or refuse.
 
         Args:
             settings: everything that decides how the run goes; plain data.
+            options: what each of them is called on the command line.
             resume: continue an unfinished run that had the same settings.
             force: start anew, whatever run or model is there; the model stays until it is replaced.
 
@@ -69,49 +94,53 @@ class ModelDirectory:
             ``False`` if the run has already finished, and there is nothing left to do.
         """
         run = self._read_run()
+        self.settings, self.run = settings, secrets.token_hex(8)
         if run is not None and resume:
-            _check_same(run["settings"], settings)
+            _check_same(run["settings"], settings, options)
             if run["status"] == "finished":
                 return False
+            self.run = str(run.get("run", self.run))
         elif run is not None and not force:
             what, remedy = "an unfinished run", "--resume continues it, --force starts anew"
             if run["status"] == "finished":
                 what, remedy = "a model", "--force replaces it"
             raise CommandError(f"{self.path} already holds {what}; {remedy}.")
-        if not resume and self.checkpoints.exists():
-            shutil.rmtree(self.checkpoints)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.mark("running", settings)
+        if not resume:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+        self.mark("running")
         return True
 
-    def mark(self, status: str, settings: dict[str, Any]) -> None:
+    def mark(self, status: str) -> None:
         """Write down how the run stands: running, interrupted, failed or finished."""
-        content = json.dumps({"status": status, "settings": settings}, indent=2)
-        partial = self.run_file.with_name(".run.json.partial")
-        with open(partial, "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self.run_file)
+        content = {"status": status, "run": self.run, "settings": self.settings}
+        write_atomically(self.run_file, json.dumps(content, indent=2))
         if status == "finished":
             shutil.rmtree(self.checkpoints, ignore_errors=True)
 
-    def save(self, model: SavedModel) -> None:
-        """Put a model in place; the model of another run is kept in ``previous/``."""
-        if self.regressor.exists() and not self._holds_result_of(model.fit["settings"]):
+    def save(self, model: SavedModel, *, interrupted: bool) -> bool:
+        """Put a model in place; the one that was there is kept in ``previous/``.
+
+        Returns:
+            ``False`` if the model there stays: an interrupted run replaces none but its own.
+        """
+        if self.regressor.exists():
+            if interrupted and self._saved_by() != self.run:
+                return False
             self._keep_previous()
         tensors, config, history = to_record(model.regressor)
         table = {"encoder": model.encoder.to_dict(), "targets": model.targets, "fit": model.fit}
         write_model(self.regressor, tensors, {**config, "table": table}, history)
+        return True
 
-    def _holds_result_of(self, settings: dict[str, Any]) -> bool:
+    def _saved_by(self) -> str | None:
+        """The run that the saved model comes from, if it says so."""
         try:
-            return bool(self.load().fit["settings"] == settings)
-        except (ModelFileError, CommandError, KeyError):
-            return False
+            return self.load().fit.get("run")
+        except (ModelFileError, CommandError):
+            return None
 
     def _keep_previous(self) -> None:
-        copy = self.path / ".previous.partial"
+        copy = self.path / f".previous{PARTIAL}"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.regressor, copy)
         shutil.rmtree(self.previous, ignore_errors=True)
@@ -124,15 +153,19 @@ class ModelDirectory:
         if not self.path.is_dir():
             raise CommandError(f"{self.path} is a file; name a directory for the model.")
         if not self.run_file.exists():
-            if any(self.path.iterdir()):
+            # A run that was killed before it could write anything leaves these two.
+            ours = {LOCK, f".{self.run_file.name}{PARTIAL}"}
+            if {entry.name for entry in self.path.iterdir()} - ours:
                 raise CommandError(
                     f"{self.path} holds other things than a model; choose a new directory for it."
                 )
             return None
-        with contextlib.suppress(ValueError):
+        try:
             run = json.loads(self.run_file.read_text(encoding="utf-8"))
-            if isinstance(run, dict) and {"status", "settings"} <= run.keys():
-                return run
+            if isinstance(run["status"], str) and isinstance(run["settings"], dict):
+                return dict(run)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            pass
         raise CommandError(f"{self.run_file} is damaged; choose a new directory for the model.")
 
     # ---- reading ----------------------------------------------------------------------------
@@ -152,18 +185,35 @@ class ModelDirectory:
                 ) from None
             raise
         regressor = from_record(DeepKernelRegressor, tensors, config, history)
+        if "table" not in config:
+            return _without_table(regressor)
         try:
-            return _with_table(regressor, config.get("table"))
-        except (KeyError, TypeError) as error:
+            return _with_table(regressor, config["table"])
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ModelFileError(
-                f"The model in {where} does not describe a table: {error}."
+                f"The model in {where} does not describe its table: {error}"
             ) from error
 
 
-def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any] | None) -> SavedModel:
-    if table is not None:
-        encoder = TableEncoder.from_dict(table["encoder"])
-        return SavedModel(regressor, encoder, list(table["targets"]), dict(table["fit"]))
+def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any]) -> SavedModel:
+    encoder, targets, fit = TableEncoder.from_dict(table["encoder"]), table["targets"], table["fit"]
+    names = encoder.feature_names
+    known = list(getattr(regressor, "feature_names_in_", ()))
+    require(names == known and len(set(names)) == len(names), "its columns are not the model's")
+    require(
+        isinstance(targets, list)
+        and all(isinstance(name, str) for name in targets)
+        and len(set(targets)) == len(targets) == regressor.n_outputs_,
+        "its targets are not the model's",
+    )
+    require(isinstance(fit, dict), "how it was fitted is no object")
+    require(isinstance(fit.get("settings", {}), dict), "its settings are no object")
+    if fit.get("holdout") is not None:
+        check_report(fit["holdout"])
+    return SavedModel(regressor, encoder, targets, fit)
+
+
+def _without_table(regressor: DeepKernelRegressor) -> SavedModel:
     names = getattr(regressor, "feature_names_in_", None)
     if names is None:
         raise CommandError(
@@ -175,18 +225,18 @@ def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any] | None) ->
     return SavedModel(regressor, TableEncoder.of_numbers(names), targets, {})
 
 
-def _check_same(before: dict[str, Any], now: dict[str, Any]) -> None:
-    for name in now:
+def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:
+    for name, value in now.items():
         then = before.get(name)
-        if then == now[name]:
+        if then == value:
             continue
         if name == "data":
             raise CommandError(
                 "The data file has changed since the run began; --force starts anew with it."
             )
-        option = f"--{name.replace('_', '-')}"
-        shown = [f"{option} {value}" if value else f"no {option}" for value in (then, now[name])]
+        option = options[name]
+        shown = [f"{option} {each}" if each else f"no {option}" for each in (then, value)]
         raise CommandError(
             f"The run to be resumed was started with {shown[0]}, not with {shown[1]}. Repeat its "
-            "options, or start anew with --force."
+            "options, or start anew with --force instead of --resume."
         )

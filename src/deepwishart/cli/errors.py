@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import sys
@@ -21,6 +20,8 @@ from typing import Any, NoReturn
 
 from typer.core import TyperGroup
 
+from deepwishart._support.choices import unknown
+
 __all__ = [
     "BAD_INPUT",
     "FAILURE",
@@ -30,6 +31,7 @@ __all__ = [
     "check_choice",
     "note",
     "plain_warnings",
+    "printable",
 ]
 
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -52,17 +54,16 @@ def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
     """Refuse a name that is not among the choices, with the closest one as a hint."""
     names = list(choices)
     if value not in names:
-        close = difflib.get_close_matches(value, names, n=1, cutoff=0.3)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise CommandError(f"Unknown {what} {value!r}; choose from {', '.join(names)}.{hint}")
+        raise CommandError(unknown(what, value, names))
 
 
 class FriendlyGroup(TyperGroup):
     """Commands whose expected errors come out as one line.
 
     Expected are wrong usage, :class:`CommandError`, ``ValueError`` (what the library raises for
-    arguments and data that cannot be used) and ``OSError``. Anything else is a bug, and keeps its
-    traceback, as do all errors when the environment variable ``DEEPWISHART_TRACEBACK`` is set.
+    arguments and data that cannot be used), ``OSError``, a matrix that cannot be factorised, and
+    too little memory. Anything else is a bug, and keeps its traceback, as do all errors when the
+    environment variable ``DEEPWISHART_TRACEBACK`` is set.
     """
 
     def main(
@@ -86,6 +87,8 @@ class FriendlyGroup(TyperGroup):
         except (ValueError, OSError) as error:
             _leave(str(error), BAD_INPUT)
         except Exception as error:
+            if (message := _known_failure(error)) is not None:
+                _leave(message, BAD_INPUT)
             # The parser's own errors; their class belongs to whichever click typer brings along.
             if not hasattr(error, "format_message"):
                 raise
@@ -97,9 +100,20 @@ class FriendlyGroup(TyperGroup):
         sys.exit(result if isinstance(result, int) else 0)
 
 
+def printable(text: str, most: int = 2000) -> str:
+    r"""Text from files and names as a terminal may see it: no control characters, not for ever.
+
+    >>> printable("a\tb\x1b[2J"), printable("x" * 9, 3)
+    ('a b\\x1b[2J', 'xxx...')
+    """
+    line = " ".join(text.split())
+    line = line if len(line) <= most else f"{line[:most]}..."
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
+
+
 def note(message: str) -> None:
     """One line on standard error."""
-    print(f"deepwishart: {' '.join(message.split())}", file=sys.stderr)
+    print(f"deepwishart: {printable(message)}", file=sys.stderr)
 
 
 @contextmanager
@@ -124,3 +138,13 @@ def plain_warnings(ignore: str = r"(?!)") -> Iterator[None]:
 def _leave(message: str, exit_code: int) -> NoReturn:
     note(message)
     sys.exit(exit_code)
+
+
+def _known_failure(error: Exception) -> str | None:
+    """What to say of numerical failures and of too little memory; ``None`` for anything else."""
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return f"There is not enough memory: {error}"
+    linalg = sys.modules.get("deepwishart.linalg")  # torch is not to be imported for this
+    if linalg is not None and isinstance(error, linalg.CholeskyError):
+        return f"The model cannot be evaluated: {error}"
+    return None

@@ -1,9 +1,13 @@
-"""``deepwishart fit``: from a table to a model on disk."""
+"""``deepwishart fit``: from a table to a model on disk.
+
+Each option is spelled once, here. Those that decide which model comes out are named after the
+regressor's parameters, and reach it as they are.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,167 +19,124 @@ KERNELS = (
     "arc_cosine0, arc_cosine1, linear, matern12, matern32, matern52, rational_quadratic, relu, "
     "squared_exponential"
 )
-_DATA, _MODEL, _TRAINING, _RUN = "Data", "Model", "Training", "Run"
+PROCESSES = (
+    "dwp (deep Wishart process), dgp (deep GP, same prior), dsvi (doubly stochastic deep GP) or "
+    "diwp (deep inverse Wishart process)."
+)
 
 fit_command = taking_lists({"--categorical": is_word, "--drop": is_word})
 
 
+def _data(help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Data", **limits)
+
+
+def _model(help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Model", **limits)
+
+
+def _training(help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Training", **limits)
+
+
+def _run(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Run")
+
+
 def fit(
+    context: typer.Context,
     data: Annotated[
         Path, typer.Argument(help="Training table: a .csv, .tsv or .parquet file.", metavar="TABLE")
     ],
-    target: Annotated[
-        list[str],
-        typer.Option(help="Column to predict; repeat it for several.", rich_help_panel=_DATA),
-    ],
-    out: Annotated[
-        Path, typer.Option(help="Directory to write the model to.", rich_help_panel=_RUN)
-    ],
+    target: Annotated[list[str], _data("Column to predict; repeat it for several.")],
+    out: Annotated[Path, _run("Directory to write the model to.")],
     categorical: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Columns of numbers that are categories, such as post codes. Text columns are "
-            "categories anyway.",
-            rich_help_panel=_DATA,
+        _data(
+            "Columns of numbers that are categories, such as post codes. Text columns are "
+            "categories anyway."
         ),
     ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns to leave out, such as identifiers.", rich_help_panel=_DATA),
-    ] = None,
+    drop: Annotated[list[str] | None, _data("Columns to leave out, such as identifiers.")] = None,
     impute: Annotated[
         str | None,
-        typer.Option(
+        _data(
+            "Fill in missing inputs: 'median' takes the median of a column of numbers, and the "
+            "most frequent category. Without it, missing values are refused.",
             metavar="median",
-            help="Fill in missing inputs: 'median' takes the median of a column of numbers, and "
-            "the most frequent category. Without it, missing values are refused.",
-            rich_help_panel=_DATA,
         ),
     ] = None,
     holdout: Annotated[
         float,
-        typer.Option(
+        _data(
+            "Fraction of rows, chosen at random, to keep out of training and report on.",
             min=0.0,
             max=0.9,
-            help="Fraction of rows, chosen at random, to keep out of training and report on.",
-            rich_help_panel=_DATA,
         ),
     ] = 0.1,
-    process: Annotated[
-        str,
-        typer.Option(
-            help="dwp (deep Wishart process), dgp (deep GP, same prior), dsvi (doubly stochastic "
-            "deep GP) or diwp (deep inverse Wishart process).",
-            rich_help_panel=_MODEL,
-        ),
-    ] = "dwp",
-    depth: Annotated[
-        int, typer.Option(min=1, help="Layers, output layer included.", rich_help_panel=_MODEL)
-    ] = 3,
-    width: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Width of hidden layers; number of inputs.", rich_help_panel=_MODEL
-        ),
-    ] = None,
-    inducing: Annotated[
-        int, typer.Option(min=1, help="Inducing points.", rich_help_panel=_MODEL)
+    process: Annotated[str, _model(PROCESSES)] = "dwp",
+    depth: Annotated[int, _model("Layers, output layer included.", min=1)] = 2,
+    width: Annotated[int | None, _model("Width of hidden layers; number of inputs.", min=1)] = None,
+    n_inducing: Annotated[
+        int, _model("Inducing points.", "--num-inducing", "--inducing", min=1)
     ] = 100,
-    kernel: Annotated[
-        str, typer.Option(help=f"One of {KERNELS}.", rich_help_panel=_MODEL)
-    ] = "squared_exponential",
-    dtype: Annotated[
-        str, typer.Option(help="float64 or float32.", rich_help_panel=_MODEL)
-    ] = "float64",
-    device: Annotated[
-        str, typer.Option(help="auto, cpu, cuda:0, ...", rich_help_panel=_MODEL)
-    ] = "auto",
-    protocol: Annotated[
+    kernel: Annotated[str, _model(f"One of {KERNELS}.")] = "squared_exponential",
+    output: Annotated[
         str,
-        typer.Option(
-            help="fast, or paper for the long schedule of the paper.", rich_help_panel=_TRAINING
-        ),
+        _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
+    ] = "auto",
+    dtype: Annotated[str, _model("float64 or float32.")] = "float64",
+    device: Annotated[str, _model("auto, cpu, cuda:0, ...")] = "auto",
+    protocol: Annotated[
+        str, _training("fast, or paper for the long schedule of the paper.")
     ] = "fast",
-    max_iter: Annotated[
-        int | None,
-        typer.Option(min=1, help="Training steps; the protocol's.", rich_help_panel=_TRAINING),
-    ] = None,
+    max_iter: Annotated[int | None, _training("Training steps; the protocol's.", min=1)] = None,
     learning_rate: Annotated[
-        float | None,
-        typer.Option(help="First learning rate; the protocol's.", rich_help_panel=_TRAINING),
+        float | None, _training("First learning rate; the protocol's.")
     ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rows per step; the protocol's.", rich_help_panel=_TRAINING),
-    ] = None,
-    samples: Annotated[
-        int, typer.Option(min=1, help="Posterior samples per step.", rich_help_panel=_TRAINING)
-    ] = 10,
+    batch_size: Annotated[int | None, _training("Rows per step; the protocol's.", min=1)] = None,
+    n_samples: Annotated[int, _training("Posterior samples per step.", "--samples", min=1)] = 10,
     early_stopping: Annotated[
-        bool,
-        typer.Option(
-            "--early-stopping",
-            help="Stop when the bound no longer rises.",
-            rich_help_panel=_TRAINING,
-        ),
+        bool, _training("Stop when the bound no longer rises.", "--early-stopping")
     ] = False,
-    seed: Annotated[
+    random_state: Annotated[
         int,
-        typer.Option(
+        _training(
+            "Seed of the hold-out rows, the start, training and predictions.",
+            "--seed",
             min=0,
             max=2**32 - 1,
-            help="Seed of the hold-out rows, the start, training and predictions.",
-            rich_help_panel=_TRAINING,
         ),
     ] = 0,
     resume: Annotated[
         bool,
-        typer.Option(
+        _run(
+            "Continue an unfinished run in --out, given the same options; a new run if there is "
+            "none.",
             "--resume",
-            help="Continue an unfinished run in --out, given the same options; a new run if there "
-            "is none.",
-            rich_help_panel=_RUN,
         ),
     ] = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force",
-            help="Replace the model in --out once the new one is whole; the old one is kept in its "
+        _run(
+            "Replace the model in --out once the new one is whole; the old one is kept in its "
             "directory 'previous'.",
-            rich_help_panel=_RUN,
+            "--force",
         ),
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress, no report.", rich_help_panel=_RUN)
-    ] = False,
+    quiet: Annotated[bool, _run("No progress, no report.", "--quiet")] = False,
 ) -> None:
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
 
     Columns other than the targets are inputs: numbers, true/false, or text categories.
-    Ctrl-C stops training and saves the model so far; --resume goes on from there.
+    Ctrl-C stops training and saves the model so far, unless it would replace another; --resume
+    goes on from there.
     """
-    from deepwishart.cli.fitting import FitSettings, run_fit
+    from deepwishart.cli.fitting import run_fit
 
-    settings = FitSettings(
-        target=target,
-        categorical=sorted(categorical or []),
-        drop=sorted(drop or []),
-        impute=impute,
-        holdout=holdout,
-        process=process,
-        depth=depth,
-        width=width,
-        inducing=inducing,
-        kernel=kernel,
-        dtype=dtype,
-        device=device,
-        protocol=protocol,
-        max_iter=max_iter,
-        learning_rate=learning_rate,
-        batch_size=batch_size,
-        samples=samples,
-        early_stopping=early_stopping,
-        seed=seed,
-    )
-    run_fit(data, out, settings, resume=resume, force=force, quiet=quiet)
+    options = {each.name: each.opts[0] for each in context.command.params}
+    settings = {name: context.params[name] for name in options if name not in _NO_SETTINGS}
+    run_fit(data, out, settings, options, resume=resume, force=force, quiet=quiet)
+
+
+_NO_SETTINGS = ("data", "out", "resume", "force", "quiet", "help")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,59 +15,17 @@ from rich.console import Console
 import deepwishart
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, note, plain_warnings
-from deepwishart.cli.scores import holdout_report, report_tables
-from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.estimators.checks import check_parameters
+from deepwishart.cli.scores import check_report, holdout_report, report_tables
+from deepwishart.estimators import DeepKernelRegressor, Standardiser
+from deepwishart.estimators.checks import check_distance, check_parameters
+from deepwishart.linalg import CholeskyError
 from deepwishart.tables import TableEncoder, TableError, read_table, read_targets
 from deepwishart.training import TrainingError
 
-__all__ = ["FitSettings", "run_fit"]
+__all__ = ["run_fit"]
 
-
-@dataclass(frozen=True)
-class FitSettings:
-    """The options of ``deepwishart fit`` that decide which model comes out."""
-
-    target: list[str]
-    categorical: list[str]
-    drop: list[str]
-    impute: str | None
-    holdout: float
-    process: str
-    depth: int
-    width: int | None
-    inducing: int
-    kernel: str
-    dtype: str
-    device: str
-    protocol: str
-    max_iter: int | None
-    learning_rate: float | None
-    batch_size: int | None
-    samples: int
-    early_stopping: bool
-    seed: int
-
-    def make_regressor(self) -> DeepKernelRegressor:
-        """An unfitted regressor; ``ValueError`` for a parameter that cannot be used."""
-        regressor = DeepKernelRegressor(
-            process=self.process,
-            depth=self.depth,
-            width=self.width,
-            n_inducing=self.inducing,
-            kernel=self.kernel,
-            n_samples=self.samples,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            batch_size="auto" if self.batch_size is None else self.batch_size,
-            protocol=self.protocol,
-            dtype=self.dtype,
-            device=self.device,
-            random_state=self.seed,
-            early_stopping=self.early_stopping,
-        )
-        check_parameters(regressor.get_params(deep=False))
-        return regressor
+# Settings about the table; the others are parameters of the regressor.
+_OF_THE_TABLE = ("target", "categorical", "drop", "impute", "holdout")
 
 
 class Prepared(NamedTuple):
@@ -81,54 +39,79 @@ class Prepared(NamedTuple):
 
 
 def run_fit(
-    data: Path, out: Path, settings: FitSettings, *, resume: bool, force: bool, quiet: bool
+    data: Path,
+    out: Path,
+    settings: Mapping[str, Any],
+    options: Mapping[str, str],
+    *,
+    resume: bool,
+    force: bool,
+    quiet: bool,
 ) -> None:
-    """Read, train, report, save; everything that can be wrong is refused before training."""
-    regressor = settings.make_regressor()
-    prepared = prepare(data, settings)
-    plain = {**asdict(settings), "data": _sha256(data)}
-    directory = ModelDirectory(out)
-    if not directory.begin(plain, resume=resume, force=force):
-        note(f"the run in {out} has already finished")
-        return
-    regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
-    try:
-        with plain_warnings(ignore="Training was interrupted"):
-            regressor.fit(prepared.X, prepared.y[:, 0] if len(settings.target) == 1 else prepared.y)
-    except TrainingError as error:
-        directory.mark("failed", plain)
-        raise CommandError(_failure(error, directory), FAILURE) from error
+    """Read, train, report, save; everything that can be wrong is refused before training.
 
-    regressor.set_params(checkpoint_dir=None, verbose=0)
-    about = _about(regressor, prepared, settings, plain)
-    directory.save(SavedModel(regressor, prepared.encoder, settings.target, about))
-    interrupted = regressor.history_.stopped_by == "interrupt"
-    directory.mark("interrupted" if interrupted else "finished", plain)
+    Args:
+        data: the table.
+        out: the model's directory.
+        settings: everything that decides which model comes out, by name.
+        options: what each setting is called on the command line.
+        resume, force, quiet: as on the command line.
+    """
+    if resume and force:
+        raise CommandError("--resume continues a run and --force starts anew: give one of them.")
+    # Columns in an order of their own, so that --resume may name them in another.
+    lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
+    settings = {**settings, **lists, "target": list(settings["target"])}
+    given = {
+        name: value
+        for name, value in settings.items()
+        if name not in _OF_THE_TABLE and value is not None
+    }
+    regressor = DeepKernelRegressor(**given)
+    check_parameters(regressor.get_params(deep=False))
+    prepared = prepare(data, settings)
+    settings["data"] = _sha256(data)
+    directory = ModelDirectory(out)
+    with directory.locked():
+        if not directory.begin(settings, options, resume=resume, force=force):
+            note(f"the run in {out} has already finished")
+            return
+        regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
+        about = _train(regressor, prepared, directory)
+        regressor.set_params(checkpoint_dir=None, verbose=0)
+        interrupted = regressor.history_.stopped_by == "interrupt"
+        saved = SavedModel(regressor, prepared.encoder, settings["target"], about)
+        in_place = directory.save(saved, interrupted=interrupted)
+        directory.mark("interrupted" if interrupted else "finished")
     if not quiet:
-        _print_outcome(regressor, about, out)
+        _print_outcome(regressor, about, out if in_place else None)
     if interrupted:
+        where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
         raise CommandError(
-            f"interrupted after {regressor.n_iter_} steps; the model so far is in {out}, and the "
-            "same command with --resume goes on from there",
+            f"interrupted after {regressor.n_iter_} steps; {where}, and the same command with "
+            f"--resume {'instead of --force ' if force else ''}goes on from there",
             INTERRUPTED,
         )
 
 
-def prepare(data: Path, settings: FitSettings) -> Prepared:
+def prepare(data: Path, settings: Mapping[str, Any]) -> Prepared:
     """Read the table and divide its rows; ``ValueError`` for a table that cannot be used."""
     table = read_table(data)
-    y = read_targets(table, settings.target)
-    train, test = _split(len(table), settings.holdout, settings.seed)
+    y = read_targets(table, settings["target"])
+    train, test = _split(len(table), settings["holdout"], settings["random_state"])
     encoder = TableEncoder.fit(
         table,
-        ignore=[*settings.target, *settings.drop],
-        categorical=settings.categorical,
-        impute=settings.impute,
+        ignore=[*settings["target"], *settings["drop"]],
+        categorical=settings["categorical"],
+        impute=settings["impute"],
         fill_from=train.tolist(),
     )
     X = encoder.encode(table)
-    if not any(X[name].n_unique() > 1 for name in X.columns):
+    values = X.to_numpy()
+    if not (values != values[0]).any():
         raise TableError("Every input column is constant; there is nothing to predict from.")
+    for scaled, names, what in ((values, X.columns, "X"), (y, settings["target"], "y")):
+        check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
     return Prepared(encoder, X[train], y[train], X[test], y[test])
 
 
@@ -144,42 +127,44 @@ def _split(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.nda
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-def _about(
-    regressor: DeepKernelRegressor,
-    prepared: Prepared,
-    settings: FitSettings,
-    plain: dict[str, Any],
+def _train(
+    regressor: DeepKernelRegressor, prepared: Prepared, directory: ModelDirectory
 ) -> dict[str, Any]:
-    """What a person may later want to know of a fit, the hold-out report included."""
-    report = None
-    if len(prepared.y_test):
-        prediction = regressor.predict_distribution(prepared.X_test)
-        report = holdout_report(prediction, prepared.y, prepared.y_test, settings.target)
+    """Train; what a person may later want to know of the fit, the hold-out report included."""
+    targets, report = directory.settings["target"], None
+    try:
+        with plain_warnings(ignore="Training was interrupted"):
+            regressor.fit(prepared.X, prepared.y[:, 0] if len(targets) == 1 else prepared.y)
+        if len(prepared.y_test):
+            prediction = regressor.predict_distribution(prepared.X_test)
+            report = holdout_report(prediction, prepared.y_test, targets)
+            check_report(report)
+    except (TrainingError, CholeskyError, FloatingPointError) as error:
+        directory.mark("failed")
+        where = getattr(error, "last_good", None) or directory.checkpoints
+        more = "" if str(where) in str(error) else f" The last good state is in {where}."
+        raise CommandError(f"{error}{more}", FAILURE) from error
     return {
         "version": deepwishart.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": len(prepared.y),
-        "settings": plain,
+        "settings": directory.settings,
+        "run": directory.run,
         "holdout": report,
     }
 
 
-def _print_outcome(regressor: DeepKernelRegressor, about: dict[str, Any], out: Path) -> None:
+def _print_outcome(regressor: DeepKernelRegressor, about: dict[str, Any], out: Path | None) -> None:
     console = Console(highlight=False)
     seconds = regressor.history_.seconds[-1] if regressor.history_.seconds else 0.0
     console.print(
         f"{regressor.n_iter_} steps in {seconds:.1f} s on {about['rows']} rows, "
         f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row (standardised)"
     )
-    for table in report_tables(about["holdout"] or {"targets": {}}):
+    for table in report_tables(about["holdout"]):
         console.print(table)
-    console.print(f"model written to {out}", soft_wrap=True, markup=False)
-
-
-def _failure(error: TrainingError, directory: ModelDirectory) -> str:
-    where = error.last_good or directory.checkpoints
-    message = str(error)
-    return message if str(where) in message else f"{message} The last good state is in {where}."
+    if out is not None:
+        console.print(f"model written to {out}", soft_wrap=True, markup=False)
 
 
 def _sha256(path: Path) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
+
+from deepwishart._support.files import write_atomically
 
 __all__ = ["Page"]
 
@@ -79,7 +80,4 @@ class Page:
 
     def write(self, path: Path) -> Path:
         """Write the page to a file, all or nothing."""
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(self.html(), encoding="utf-8")
-        os.replace(partial, path)
-        return path
+        return write_atomically(path, self.html())

@@ -45,7 +45,14 @@ def predict_table(
             inputs = saved.encoder.encode(batch, first_row=row)
         except TableError as error:
             raise TableError(f"{data}: {error}") from error
-        yield _predict_batch(saved, inputs, quantiles)
+        found = _predict_batch(saved, inputs, quantiles)
+        finite = np.isfinite(found.to_numpy()).all(1)
+        if not finite.all():
+            raise CommandError(
+                f"{data}: the prediction for row {row + int(finite.argmin())} is not a finite "
+                "number. Check the units of that row; if every row is like this, train again."
+            )
+        yield found
         row += len(batch)
 
 
@@ -62,7 +69,7 @@ def _predict_batch(
         columns[f"{prefix}mean"] = mean[:, index]
         columns[f"{prefix}std"] = std[:, index]
         for level, values in zip(quantiles, points, strict=True):
-            columns[f"{prefix}q{level:g}"] = values[:, index]
+            columns[f"{prefix}q{level!r}"] = values[:, index]
     return pl.DataFrame(columns)
 
 
@@ -89,7 +96,8 @@ def _output(out: Path | None) -> Iterator[BinaryIO]:
         with open(partial, "wb") as file:
             yield file
         if out.suffix.lower() == ".parquet":
-            pl.scan_csv(partial, infer_schema=False).cast(pl.Float64).sink_parquet(table)
+            text = pl.scan_csv(partial, infer_schema=False, glob=False)
+            text.cast(pl.Float64).sink_parquet(table)
             os.replace(table, out)
         else:
             os.replace(partial, out)

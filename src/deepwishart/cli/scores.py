@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
-from deepwishart import metrics
-from deepwishart.estimators import RescaledPredictive, Standardiser
+from deepwishart.cli.errors import printable
+from deepwishart.pipeline import RescaledPredictive, score, score_constant
 
-__all__ = ["holdout_report", "report_tables", "score"]
+__all__ = ["check_report", "holdout_report", "report_tables"]
 
 # Name in reports, name to show, format.
 ROWS = (
@@ -22,60 +24,39 @@ ROWS = (
 )
 
 
-class _Marginal:
-    """One target column of a prediction."""
-
-    def __init__(self, prediction: RescaledPredictive, column: int) -> None:
-        self._prediction = prediction
-        self._columns = slice(column, column + 1)
-
-    def components(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for mean, std in self._prediction.components():
-            yield mean[..., self._columns], std[..., self._columns]
-
-
-def score(prediction: Any, y: np.ndarray) -> dict[str, float]:
-    """Log likelihood, RMSE, CRPS and coverage of the 90% interval, in units of ``y``."""
-    return {
-        "log_likelihood": metrics.log_likelihood(prediction, y),
-        "rmse": metrics.rmse(prediction, y),
-        "crps": metrics.crps(prediction, y),
-        "coverage90": metrics.interval_coverage(prediction, y, 0.9),
-    }
-
-
 def holdout_report(
-    prediction: RescaledPredictive,
-    y_train: np.ndarray,
-    y_test: np.ndarray,
-    targets: Sequence[str],
+    prediction: RescaledPredictive, y: np.ndarray, targets: Sequence[str]
 ) -> dict[str, Any]:
     """Scores of a model, and of a Gaussian with mean and standard deviation of the training rows.
 
     Args:
         prediction: for the rows held out.
-        y_train: targets of the training rows, ``(N, D)``.
-        y_test: targets of the rows held out, ``(M, D)``.
+        y: their targets, ``(M, D)``.
         targets: names of the columns.
     """
-    report: dict[str, Any] = {"rows": len(y_test), "targets": {}}
-    scaling = Standardiser.fit(y_train)
-    centre = scaling.inverse(np.zeros(y_test.shape))
-    spread = np.broadcast_to(scaling.scale, y_test.shape)
-    for column, name in enumerate(targets):
-        only = slice(column, column + 1)
-        truth, guess = y_test[:, only], (centre[:, only], spread[:, only])
-        report["targets"][name] = {
-            "model": score(_Marginal(prediction, column), truth),
-            "constant": score(guess, truth),
-        }
-    return report
+    pairs = zip(targets, score(prediction, y), score_constant(prediction, y), strict=True)
+    found = {name: {"model": model, "constant": constant} for name, model, constant in pairs}
+    return {"rows": len(y), "targets": found}
 
 
-def report_tables(report: dict[str, Any]) -> Iterator[Table]:
-    """A hold-out report as one table per target."""
+def check_report(report: Any) -> None:
+    """Raise ``FloatingPointError`` for a report with a score that is no finite number.
+
+    What is no report at all raises ``TypeError`` or ``LookupError``.
+    """
     for name, scores in report["targets"].items():
-        table = Table(title=f"{name}: {report['rows']} rows held out", title_justify="left")
+        for guess in ("model", "constant"):
+            for key, label, _ in ROWS:
+                if not math.isfinite(scores[guess][key]):
+                    raise FloatingPointError(f"{label} of {name!r} is not finite.")
+    format(report["rows"], "d")
+
+
+def report_tables(report: dict[str, Any] | None) -> Iterator[Table]:
+    """A hold-out report as one table per target."""
+    for name, scores in report["targets"].items() if report else ():
+        title = f"{printable(name, 60)}: {report['rows']} rows held out"  # type: ignore[index]
+        table = Table(title=escape(title), title_justify="left")
         table.add_column("")
         table.add_column("model", justify="right")
         table.add_column("constant guess", justify="right")

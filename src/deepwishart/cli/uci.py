@@ -51,6 +51,9 @@ def run(
     inducing: Annotated[int, _model(min=1, help="Inducing points.")] = 100,
     kernel: Annotated[str, _model(help="Kernel.")] = "squared_exponential",
     dtype: Annotated[str, _model(help="float64 or float32.")] = "float64",
+    output: Annotated[
+        str, _model(help="Output layer: collapsed, inducing, or auto for the protocol's.")
+    ] = "auto",
     max_iter: Annotated[int | None, _model(min=1, help="Training steps; the protocol's.")] = None,
     elbo_samples: Annotated[int, _model(min=1, help="Samples for the final ELBO.")] = 1000,
     test_samples: Annotated[int, _model(min=1, help="Samples for predictions.")] = 100,
@@ -76,7 +79,7 @@ def run(
     from deepwishart.reproduction.datasets import load
     from deepwishart.reproduction.sweeps import Execution, ResultsStore, Settings, pending
 
-    settings = Settings(inducing, max_iter, kernel, dtype, elbo_samples, test_samples)
+    settings = Settings(inducing, max_iter, kernel, dtype, output, elbo_samples, test_samples)
     execution = Execution(threads_per_worker, device, checkpoint_every)
     specs = _plan(datasets, processes, depths, splits, seeds, protocol, kernel)
     store = ResultsStore(out)

@@ -1,7 +1,6 @@
 """The scikit-learn face of the library: numbers in, calibrated predictions out."""
 
-from deepwishart.estimators.distribution import RescaledPredictive
 from deepwishart.estimators.regressor import DeepKernelRegressor
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.pipeline import RescaledPredictive, Standardiser
 
 __all__ = ["DeepKernelRegressor", "RescaledPredictive", "Standardiser"]

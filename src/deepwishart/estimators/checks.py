@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import numbers
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,7 +13,9 @@ import torch
 from sklearn.utils import check_array
 
 from deepwishart import kernels
-from deepwishart.models import PROCESSES
+from deepwishart._support.choices import unknown
+from deepwishart._support.machine import resolve_device
+from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
 __all__ = [
@@ -24,7 +26,6 @@ __all__ = [
     "check_parameters",
     "check_targets",
     "column_names",
-    "resolve_device",
 ]
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -33,6 +34,8 @@ _OPTIONAL_INTEGERS = {"width": 1, "max_iter": 1, "kl_anneal": 0}
 _OPTIONAL_POSITIVE = ("learning_rate", "jitter")
 _FLAGS = ("early_stopping", "warm_start")
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
+_LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
+_MOST = 2**31 - 1
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
@@ -46,7 +49,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         check_count("verbose", parameters["verbose"], 0)
     for name in _OPTIONAL_POSITIVE:
         value = parameters[name]
-        if value is not None and not (_is_number(value) and 0 < value < math.inf):
+        if value is not None and not (_is_number(value) and 0 < float(value) < math.inf):
             raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
     for name in _FLAGS:
         if not isinstance(parameters[name], bool | np.bool_):
@@ -56,27 +59,16 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         check_count("batch_size", batch_size, 1, "'auto', None (all rows) or ")
     _check_choice("process", parameters["process"], PROCESSES)
     _check_choice("dtype", parameters["dtype"], DTYPES)
+    _check_choice("output", parameters["output"], ("auto", *OUTPUTS))
     if not isinstance(parameters["kernel"], kernels.Kernel):
         _check_choice("kernel", parameters["kernel"], kernels.names())
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
-
-
-def resolve_device(device: str | torch.device) -> torch.device:
-    """The device to compute on: a GPU for ``"auto"`` where PyTorch has one, else the CPU."""
-    if isinstance(device, str) and device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, TypeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+    if not isinstance(parameters["checkpoint_dir"], str | os.PathLike | None):
         raise ValueError(
-            "device must be 'auto', 'cpu' or a device that PyTorch has here, such as 'cuda:0'; "
-            f"got {device!r} ({reason})."
-        ) from None
-    return found
+            f"checkpoint_dir must be None or a path, got {parameters['checkpoint_dir']!r}."
+        )
 
 
 def column_names(table: Any) -> list[str] | None:
@@ -133,6 +125,11 @@ def check_targets(y: Any, estimator: str) -> np.ndarray:
             f"{values.shape}."
         )
     check_finite(values[:, None] if values.ndim == 1 else values, column_names(y), "y")
+    if values.size and np.abs(values).max() > _LARGEST_TARGET:
+        raise ValueError(
+            f"y has values beyond {_LARGEST_TARGET:g}, where predictions would be infinite. Divide "
+            "it by a constant first."
+        )
     return values
 
 
@@ -151,14 +148,14 @@ def check_finite(values: np.ndarray, names: list[str] | None, what: str = "X") -
     )
 
 
-def check_distance(standardised: np.ndarray, names: list[str] | None) -> None:
-    """Refuse inputs so far from the training data that arithmetic on them would overflow."""
+def check_distance(standardised: np.ndarray, names: list[str] | None, what: str = "X") -> None:
+    """Refuse values so far from the training data that arithmetic on them would overflow."""
     far = ~(np.abs(standardised) <= _FARTHEST)
     if far.any():
         row, column = np.argwhere(far)[0]
         raise ValueError(
-            f"{_label(int(column), names, 'X')} in row {row} is more than {_FARTHEST:.0e} training "
-            "standard deviations from the training data. Check the units of that column."
+            f"{_label(int(column), names, what)} in row {row} is more than {_FARTHEST:.0e} "
+            "training standard deviations from the training data. Check the units of that column."
         )
 
 
@@ -208,20 +205,20 @@ def _label(index: int, names: list[str] | None, what: str) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 2**63  # what a double can hold
+    return isinstance(value, numbers.Real) and not isinstance(value, np.bool_)
 
 
 def check_count(name: str, value: Any, least: int = 1, also: str = "") -> None:
     """Raise ``ValueError`` unless ``value`` is an integer of at least ``least``."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+    if whole and value > _MOST:
+        raise ValueError(f"{name} must be at most {_MOST}.")
     if not whole or value < least:
         raise ValueError(f"{name} must be {also}an integer of at least {least}, got {value!r}.")
 
 
 def _check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    known = list(choices)
-    if isinstance(value, str) and value in known:
-        return
-    near = difflib.get_close_matches(str(value).lower(), known, n=1, cutoff=0.3)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Unknown {name} {value!r}.{hint} Choose from {', '.join(known)}.")
+    if not (isinstance(value, str) and value in choices):
+        raise ValueError(unknown(name, value, choices))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,11 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.estimators.schema import check_config, check_history
 from deepwishart.kernels import Kernel
-from deepwishart.models import DeepKernelProcess, build
 from deepwishart.persistence import ModelFileError
+from deepwishart.pipeline import ScaledModel, Standardiser
 from deepwishart.training import History, Protocol
 
 if TYPE_CHECKING:
@@ -23,17 +23,74 @@ if TYPE_CHECKING:
 
     Regressor = TypeVar("Regressor", bound=DeepKernelRegressor)
 
-__all__ = ["count_inducing", "from_record", "to_record"]
+__all__ = ["build_model", "current_names", "from_record", "to_record"]
 
 Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 
 
-def count_inducing(model: DeepKernelProcess) -> int:
-    """Number of inducing points of a model; all its layers have the same."""
-    owner = model if model.inducing_inputs is not None else model.output
-    points = owner.inducing_inputs
-    assert isinstance(points, Tensor)
-    return points.shape[0]
+def build_model(
+    structure: dict[str, Any],
+    X: np.ndarray,
+    y: np.ndarray,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    **start: Any,
+) -> ScaledModel:
+    """A model that has the structure which a regressor's parameters ask for."""
+    return ScaledModel.build(
+        structure["process"],
+        X,
+        y,
+        device=resolve_device(device),
+        depth=int(structure["depth"]),
+        width=None if structure["width"] is None else int(structure["width"]),
+        num_inducing=int(structure["n_inducing"]),
+        kernel=structure["kernel"],
+        dtype=checks.DTYPES[structure["dtype"]],
+        seed=seed,
+        jitter=None if structure["jitter"] is None else float(structure["jitter"]),
+        output=structure.get("output", "inducing"),
+        **start,
+    )
+
+
+# What parameters were called in version 0.1, by process.
+_COMMON = {
+    "output.pseudo_targets": "output.pseudo.targets",
+    "output.log_precision": "output.pseudo.log_precision",
+    "output.precision_shape": "output.pseudo.precision_shape",
+}
+_WHITENED = {
+    ".inducing_inputs": ".whitened.inputs",
+    ".variational_mean": ".whitened.mean",
+    ".root_lower": ".whitened.root_lower",
+    ".log_root_diagonal": ".whitened.log_root_diagonal",
+}
+_LAYERS = {
+    "dwp": {".loc": ".mean", ".log_scale": ".log_deviation", ".scale_root": ".learned_root"},
+    "dgp": {
+        ".pseudo_targets": ".pseudo.targets",
+        ".log_precision": ".pseudo.log_precision",
+        ".precision_shape": ".pseudo.precision_shape",
+    },
+    "diwp": {".scale_root": ".learned_root"},
+    "dsvi": _WHITENED,
+}
+
+
+def current_names(tensors: dict[str, Tensor], process: str) -> dict[str, Tensor]:
+    """Tensors by the names that parameters have today, from those of any earlier version."""
+
+    def rename(name: str) -> str:
+        if name in _COMMON:
+            return _COMMON[name]
+        inner = name.startswith("layers.") or (process == "dsvi" and name.startswith("output."))
+        for old, new in _LAYERS.get(process, {}).items() if inner else ():
+            if name.endswith(old) and not name.endswith(new):
+                return name.removesuffix(old) + new
+        return name
+
+    return {rename(name): value for name, value in tensors.items()}
 
 
 def to_record(regressor: DeepKernelRegressor) -> Record:
@@ -47,8 +104,8 @@ def to_record(regressor: DeepKernelRegressor) -> Record:
         "num_inducing": regressor.n_inducing_,
         "single_column": regressor._single_column,
         "feature_names": None if names is None else list(names),
-        "input_scaling": regressor._input_scaling.to_dict(),
-        "target_scaling": regressor._target_scaling.to_dict(),
+        "input_scaling": regressor._scaled.inputs.to_dict(),
+        "target_scaling": regressor._scaled.targets.to_dict(),
         "seed": regressor.seed_,
         "training": {
             "elbo": regressor.elbo_,
@@ -72,51 +129,48 @@ def from_record(
     Raises:
         ModelFileError: parameters or tensors that do not make a model.
     """
+    structure = config.get("structure")
+    process = structure.get("process") if isinstance(structure, dict) else None
+    tensors = current_names(tensors, process if isinstance(process, str) else "")
+    check_config(config, tensors)
+    check_history(history)
     try:
         regressor = kind(**_rich_parameters(config["parameters"]))
         if device is not None:
             regressor.set_params(device=device)
         checks.check_parameters(regressor.get_params(deep=False))
-        regressor._fitted_structure = config["structure"]
-        regressor.n_features_in_ = config["num_features"]
-        if config["feature_names"] is not None:
-            regressor.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-        regressor.n_outputs_ = config["num_outputs"]
-        regressor.n_inducing_ = config["num_inducing"]
-        regressor._single_column = config["single_column"]
-        regressor._input_scaling = Standardiser.from_dict(config["input_scaling"])
-        regressor._target_scaling = Standardiser.from_dict(config["target_scaling"])
-        regressor.seed_ = config["seed"]
-        regressor.elbo_ = config["training"]["elbo"]
-        regressor.n_iter_ = config["training"]["steps"]
+        checks.check_parameters({**regressor.get_params(deep=False), **config["structure"]})
         regressor.history_ = History.from_dict(history)
-        model = _skeleton(config)
-        model.load_state_dict(tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        model = _skeleton(config).model
+        model.load_tensors(tensors)
+        model.to(resolve_device(regressor.device))
+    except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"The saved model does not describe a regressor: {error}") from error
-    regressor.model_ = model.to(checks.resolve_device(regressor.device))
+    inputs, targets = (
+        Standardiser.from_dict(config[f"{name}_scaling"]) for name in ("input", "target")
+    )
+    regressor._scaled = ScaledModel(model, inputs, targets)
+    regressor._fitted_structure = config["structure"]
+    regressor._single_column = config["single_column"]
+    regressor.n_features_in_ = config["num_features"]
+    if config["feature_names"] is not None:
+        regressor.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    regressor.n_outputs_, regressor.n_inducing_ = config["num_outputs"], config["num_inducing"]
+    regressor.seed_ = config["seed"]
+    regressor.elbo_, regressor.n_iter_ = config["training"]["elbo"], config["training"]["steps"]
     return regressor
 
 
-def _skeleton(config: dict[str, Any]) -> DeepKernelProcess:
+def _skeleton(config: dict[str, Any]) -> ScaledModel:
     """A model of the right shapes, whose numbers ``load_state_dict`` replaces.
 
     As many inducing points are kept as there are distinct rows, so the rows here differ.
     """
-    structure, rows = config["structure"], config["num_inducing"]
-    X = torch.zeros(rows, config["num_features"], dtype=torch.float64)
-    X[:, 0] = torch.arange(rows) - 0.5 * (rows - 1)
-    y = torch.zeros(rows, config["num_outputs"], dtype=torch.float64)
-    return build(
-        structure["process"],
-        X,
-        y,
-        depth=structure["depth"],
-        width=structure["width"],
-        num_inducing=rows,
-        kernel=structure["kernel"],
-        dtype=checks.DTYPES[structure["dtype"]],
-        jitter=structure["jitter"],
+    rows = config["num_inducing"]
+    X = np.zeros((rows, config["num_features"]))
+    X[:, 0] = np.arange(rows)
+    return build_model(
+        {**config["structure"], "n_inducing": rows}, X, np.zeros((rows, config["num_outputs"]))
     )
 
 
@@ -136,17 +190,10 @@ def _plain(name: str, value: Any) -> Any:
         return None  # what it decided is in the seed
     if isinstance(value, Protocol):
         return asdict(value)
-    if isinstance(value, torch.device):
+    if isinstance(value, torch.device | os.PathLike):
         return str(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    if value is None or isinstance(value, str):
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ModelFileError(f"The parameter {name}={value!r} cannot be saved as plain data.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import warnings
@@ -15,19 +16,24 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
-from deepwishart.estimators.distribution import RescaledPredictive
-from deepwishart.estimators.fitting import evaluate_elbo, make_protocol, run_training
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.estimators.schema import STRUCTURE
 from deepwishart.kernels import Kernel
-from deepwishart.models import DeepKernelProcess, build
+from deepwishart.models import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
-from deepwishart.training import History, Protocol
+from deepwishart.pipeline import (
+    RescaledPredictive,
+    ScaledModel,
+    adjust_protocol,
+    checkpoint_store,
+    estimate_elbo,
+    model_options,
+    run_training,
+)
+from deepwishart.training import History, Protocol, make_progress
 
 __all__ = ["DeepKernelRegressor"]
-
-# What the shape and meaning of a model's parameters depend on.
-_STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter")
 
 # Finiteness has a better message here; one memory layout makes results independent of it.
 _NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
@@ -50,6 +56,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
+        output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
+            steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
+            ``"auto"``: collapsed up to 10,000 rows.
         n_samples: posterior samples per training step.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's.
@@ -88,13 +97,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     (True, (40,), (40,))
     """
 
-    model_: DeepKernelProcess
     history_: History
     elbo_: float
     n_iter_: int
     n_inducing_: int
     n_outputs_: int
     seed_: int
+    _scaled: ScaledModel
 
     def __init__(
         self,
@@ -103,6 +112,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         width: int | None = None,
         n_inducing: int = 100,
         kernel: str | Kernel = "squared_exponential",
+        output: str = "auto",
         n_samples: int = 10,
         n_predict_samples: int = 100,
         max_iter: int | None = None,
@@ -124,6 +134,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.width = width
         self.n_inducing = n_inducing
         self.kernel = kernel
+        self.output = output
         self.n_samples = n_samples
         self.n_predict_samples = n_predict_samples
         self.max_iter = max_iter
@@ -140,6 +151,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.jitter = jitter
 
+    @property
+    def model_(self) -> DeepKernelProcess:
+        """The trained model, in standardised units."""
+        return self._scaled.model
+
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> DeepKernelRegressor:
@@ -151,73 +167,89 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             X: inputs ``(N, num_features)``, at least two rows.
             y: targets ``(N,)`` or ``(N, D)``.
         """
-        parameters = self.get_params(deep=False)
-        checks.check_parameters(parameters)
+        checks.check_parameters(self.get_params(deep=False))
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
+        table = targets.reshape(len(targets), -1)
         if continuing:
             self._check_same_structure(targets)
-            model = self.model_.to(checks.resolve_device(self.device))
-            earlier = self.history_
+            checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
+            self.model_.to(resolve_device(self.device))
+            earlier, scaled = self.history_, self._scaled
         else:
-            model = self._start(inputs, targets)
-            earlier = History()
-        data = self._standardised(inputs, targets, model)
-        history = run_training(
-            model,
-            *data,
-            make_protocol(parameters, len(inputs), continuing=continuing),
-            earlier=earlier,
-            seed=self.seed_ + len(earlier),
-            early_stopping=bool(self.early_stopping),
-            checkpoint_dir=self.checkpoint_dir,
-            verbose=int(self.verbose),
-        )
+            earlier, scaled = History(), self._start(inputs, table)
+            self._single_column = targets.ndim == 1
+        model, data = scaled.model, scaled.standardise(inputs, table)
+        history = self._train(model, data, copy.deepcopy(earlier))
+        self._scaled, self.history_, self.n_iter_ = scaled, history, len(history)
         if history.stopped_by == "interrupt":
             warnings.warn(
                 f"Training was interrupted after {len(history)} steps; the model is as of the last "
                 "step. Call fit with warm_start=True to continue.",
                 stacklevel=2,
             )
-        self.model_, self.history_ = model, history
-        self.n_iter_ = len(history)
-        samples, points = int(self.n_predict_samples), self.n_inducing_
-        self.elbo_ = evaluate_elbo(
-            model, *data, num_samples=samples, num_inducing=points, seed=self.seed_
-        )
+        scaled.forget()
+        generator = torch.Generator(model.device).manual_seed(self.seed_)
+        samples = int(self.n_predict_samples)
+        self.elbo_ = estimate_elbo(model, *data, num_samples=samples, generator=generator).mean
         return self
 
-    def _start(self, inputs: np.ndarray, targets: np.ndarray) -> DeepKernelProcess:
+    def _start(self, inputs: np.ndarray, table: np.ndarray) -> ScaledModel:
         """Learn how to standardise the data, and build a new model from them."""
-        if hasattr(self, "model_"):
-            del self.model_  # should training fail, no old model may meet the new scaling
-        table = targets.reshape(len(targets), -1)
+        if hasattr(self, "_scaled"):
+            del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.n_outputs_, self._single_column = table.shape[1], targets.ndim == 1
-        self._input_scaling = Standardiser.fit(inputs)
-        self._target_scaling = Standardiser.fit(table)
-        self._fitted_structure = {name: getattr(self, name) for name in _STRUCTURE}
-        dtype, device = checks.DTYPES[self.dtype], checks.resolve_device(self.device)
-        model = build(
-            self.process,
-            torch.as_tensor(self._input_scaling.forward(inputs), device=device),
-            torch.as_tensor(self._target_scaling.forward(table), device=device),
-            depth=int(self.depth),
-            width=None if self.width is None else int(self.width),
-            num_inducing=int(self.n_inducing),
-            kernel=self.kernel,
-            dtype=dtype,
-            seed=self.seed_,
-            jitter=None if self.jitter is None else float(self.jitter),
+        options = self._model_options(len(inputs))
+        structure = {name: getattr(self, name) for name in STRUCTURE}
+        self._fitted_structure = {**structure, "output": options.pop("output")}
+        scaled = record.build_model(
+            self._fitted_structure, inputs, table, self.seed_, self.device, **options
         )
-        self.n_inducing_ = record.count_inducing(model)
+        self.n_outputs_, self.n_inducing_ = table.shape[1], scaled.model.num_inducing
         if self.verbose and self.n_inducing_ < self.n_inducing:
             print(
                 f"Using {self.n_inducing_} inducing points instead of "
                 f"n_inducing={self.n_inducing}: X has no more distinct rows.",
                 file=sys.stderr,
             )
-        return model
+        return scaled
+
+    def _model_options(self, num_rows: int) -> dict[str, Any]:
+        """What the protocol and the number of rows decide about the model."""
+        output, size = self.output, self.batch_size
+        if output == "auto" and not isinstance(size, str) and (size or num_rows) < num_rows:
+            output = "inducing"
+        return model_options(self.protocol, num_rows, output)
+
+    def _train(
+        self, model: DeepKernelProcess, data: tuple[Tensor, Tensor], history: History
+    ) -> History:
+        """Train as the parameters say; a model that continues has annealed already."""
+        kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
+        protocol = adjust_protocol(
+            self.protocol,
+            len(data[0]),
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            kl_anneal=kl_anneal,
+            num_samples=self.n_samples,
+            output=self._fitted_structure["output"],
+        )
+        seed, store = self.seed_ + len(history), None
+        if self.checkpoint_dir is not None:
+            store = checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
+        with make_progress(int(self.verbose), protocol.max_iter, model.process) as progress:
+            return run_training(
+                model,
+                *data,
+                protocol,
+                seed=seed,
+                history=history,
+                checkpoints=store,
+                early_stopping=bool(self.early_stopping),
+                progress=progress,
+            )
 
     # ---- prediction -------------------------------------------------------------------------
 
@@ -234,10 +266,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """The whole predictive distribution: ``mean``, ``stddev``, ``quantile``, ``cdf``,
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
         check_is_fitted(self, "model_")
-        inputs = self._check_inputs(X)
-        generator = torch.Generator(self.model_.device).manual_seed(self.seed_)
-        predictive = self.model_.predict(inputs, int(self.n_predict_samples), generator)
-        return RescaledPredictive(predictive, self._target_scaling, self._single_column)
+        checks.check_numeric(X)
+        inputs = validate_data(self, X, **_NUMBERS, reset=False)
+        checks.check_finite(inputs, self._names())
+        checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
+        samples = int(self.n_predict_samples)
+        return self._scaled.predict(inputs, samples, self.seed_, squeeze=self._single_column)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end of the central interval of probability ``coverage``."""
@@ -315,28 +349,14 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_consistent_length(inputs, targets)
         return inputs, targets
 
-    def _check_inputs(self, X: Any) -> Tensor:
-        checks.check_numeric(X)
-        inputs = validate_data(self, X, **_NUMBERS, reset=False)
-        checks.check_finite(inputs, self._names())
-        standard = self._input_scaling.forward(inputs)
-        checks.check_distance(standard, self._names())
-        return _tensor(standard, self.model_)
-
-    def _standardised(
-        self, inputs: np.ndarray, targets: np.ndarray, model: DeepKernelProcess
-    ) -> tuple[Tensor, Tensor]:
-        standard = self._input_scaling.forward(inputs)
-        checks.check_distance(standard, self._names())  # new data of a warm start may be far away
-        table = self._target_scaling.forward(targets.reshape(len(targets), -1))
-        return _tensor(standard, model), _tensor(table, model)
-
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
     def _check_same_structure(self, targets: np.ndarray) -> None:
         for name, fitted in self._fitted_structure.items():
+            if name == "output" and self.output == "auto":
+                continue
             if (now := getattr(self, name)) is not fitted and now != fitted:
                 raise ValueError(
                     f"warm_start=True continues the present model, whose {name} is {fitted!r}; it "
@@ -348,7 +368,3 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"warm_start=True continues a model of targets of shape {shape}, got "
                 f"{targets.shape}. Set warm_start=False to start a new model."
             )
-
-
-def _tensor(values: np.ndarray, model: DeepKernelProcess) -> Tensor:
-    return torch.as_tensor(values, dtype=model.dtype, device=model.device)

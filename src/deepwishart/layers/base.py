@@ -1,8 +1,8 @@
 r"""What every layer does: draw itself at the inducing points, then at rows given those.
 
 A layer receives the previous layer's latent variable at the inducing points and returns a sample of
-itself: an object that knows its own value there, :math:`\log p - \log q`, and how rows follow from it.
-Nothing is kept on the layer. A latent variable is either features :math:`F` (with Gram matrix
+itself: an object that knows its own value there, :math:`\log p - \log q`, and how rows follow from
+it. Nothing is kept on the layer. A latent variable is either features :math:`F` (with Gram matrix
 :math:`G = F F^\top`), or a Gram matrix itself.
 """
 

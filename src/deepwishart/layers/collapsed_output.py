@@ -2,8 +2,8 @@ r"""The output layer with everything integrated out, for Gaussian noise and all 
 
 Given a sample of the hidden layers, the output is Gaussian process regression with inducing points,
 and the best :math:`q(u)` is known (Titsias, 2009). With :math:`K_{ii} = L L^\top`,
-:math:`A = L^{-1} K_{it}`, noise :math:`\sigma^2` and :math:`B = I + A A^\top/\sigma^2 = L_B L_B^\top`,
-the bound with that :math:`q(u)` is
+:math:`A = L^{-1} K_{it}`, noise :math:`\sigma^2` and
+:math:`B = I + A A^\top/\sigma^2 = L_B L_B^\top`, the bound with that :math:`q(u)` is
 
 .. math:: \log \mathcal N(y; 0, A^\top A + \sigma^2 I)
           - \frac{\operatorname{tr}(K_{tt} - A^\top A)}{2 \sigma^2}
@@ -43,7 +43,7 @@ class _Sums(NamedTuple):
     products: Tensor
     variances: Tensor
     squares: Tensor
-    count: Tensor
+    number: Tensor
 
 
 class CollapsedOutputLayer(OutputLayer):
@@ -117,14 +117,14 @@ class CollapsedSample(OutputSample):
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
         sums = row_sums(self.covariance, self.inverse, cross, targets)
-        count = targets.new_tensor(targets.shape[0])
-        return _Sums(*sums, own.sum(-1), targets.square().sum(0), count)
+        number = targets.new_tensor(targets.shape[0])
+        return _Sums(*sums, own.sum(-1), targets.square().sum(0), number)
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         sums, noise = _Sums(*summary), _noise(likelihood)
         fit = _Fit.of(sums, noise, self.layer.name)
         columns = (
-            -0.5 * sums.count * (2 * math.pi * noise).log()
+            -0.5 * sums.number * (2 * math.pi * noise).log()
             - 0.5 * linalg.log_det(fit.lower)
             - 0.5 * sums.squares / noise
             + 0.5 * fit.whitened.square().sum(-1)

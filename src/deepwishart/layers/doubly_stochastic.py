@@ -1,6 +1,7 @@
 r"""The doubly stochastic deep GP layer (Salimbeni & Deisenroth, 2017), a baseline.
 
-Whitened inducing outputs of its own, one full covariance per column: with :math:`\Sigma_{ZZ} = L L^\top`,
+Whitened inducing outputs of its own, one full covariance per column: with
+:math:`\Sigma_{ZZ} = L L^\top`,
 
 .. math:: u_d = L e_d, \qquad q(e_d) = \mathcal N(m_d, R_d R_d^\top), \qquad
           f_{td} \sim \mathcal N\big(a_t^\top m_d + x_t^\top W_d,\;

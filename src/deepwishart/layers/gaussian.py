@@ -68,8 +68,8 @@ class Covariance:
         if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
             cross, own = self._gram_cross(inducing, rows, joint=False)
             return cross, self.kernel.diagonal_from_gram(own) * self.variance
-        cross = self.kernel.lazy_cross(inducing, rows, self.variance)
-        return cross, self.kernel.diagonal(rows) * self.variance
+        lazy = self.kernel.lazy_cross(inducing, rows, self.variance)
+        return lazy, self.kernel.diagonal(rows) * self.variance
 
     def joint(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
         r""":math:`\Sigma_{it}` and all of :math:`\Sigma_{tt}`."""
@@ -132,8 +132,8 @@ class GaussianLayer(GaussianPrior, Layer):
 @dataclass(frozen=True)
 class JointMoments:
     """Mean ``(..., N, D)`` and covariance over rows for each column, ``(..., D, N, N)``, or
-    ``(..., 1, N, N)`` where all columns share it; with the prior's covariance ``(..., N, N)``, whose
-    size says how exact the other is."""
+    ``(..., 1, N, N)`` where all columns share it; with the prior's covariance ``(..., N, N)``,
+    whose size says how exact the other is."""
 
     mean: Tensor
     covariance: Tensor

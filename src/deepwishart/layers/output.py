@@ -1,6 +1,6 @@
 r"""What every output layer does: sum up rows and their targets, and predict.
 
-The ELBO's data term is a function of sums over rows (:class:`Summary`), whichever way the output layer
+The ELBO's data term is a function of sums over rows (a ``Summary``), whichever way the output layer
 treats its inducing variables. Rows can therefore be visited in chunks, by several processes, in any
 order, and only the sums are kept.
 """

@@ -20,7 +20,7 @@ from deepwishart.randomness import Randomness
 __all__ = ["WishartLayer"]
 
 _SMALLEST_START = 0.1  # smallest diagonal of a Bartlett factor to start from
-_START_NOISE = 0.01  # variance, relative to the prior's, with which a start has been "observed"
+_START_NOISE = 0.03  # variance, relative to the prior's, with which a start has been "observed"
 
 
 class WishartLayer(GaussianLayer):
@@ -42,6 +42,9 @@ class WishartLayer(GaussianLayer):
         sticking_the_landing: score :math:`Q` with :math:`\alpha, \beta, \mu, \sigma` detached
             (Roeder et al. 2017), which leaves the gradient unbiased and takes away the noise that
             the score's own dependence on them would add.
+        initial_mixing: initial :math:`q`. The paper's starts at 0.018; training then spends its
+            first thousands of steps on making :math:`q V V^\top` negligible beside
+            :math:`\tfrac1\nu K`.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
         dtype: of the parameters.
@@ -63,6 +66,7 @@ class WishartLayer(GaussianLayer):
         *,
         generator: torch.Generator,
         sticking_the_landing: bool = True,
+        initial_mixing: float = 1e-6,
         name: str = "layer 1",
         jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
@@ -80,7 +84,8 @@ class WishartLayer(GaussianLayer):
         self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
         self.mean = nn.Parameter(normal(rank))
         self.log_deviation = nn.Parameter(torch.full((num_inducing, rank), -3.0, dtype=dtype))
-        self.mixing_logit = nn.Parameter(torch.tensor(-4.0, dtype=dtype))
+        logit = math.log(initial_mixing / (1.0 - initial_mixing))
+        self.mixing_logit = nn.Parameter(torch.tensor(logit, dtype=dtype))
         self.learned_root = nn.Parameter(normal(num_inducing))
 
     @property
@@ -123,7 +128,7 @@ class WishartLayer(GaussianLayer):
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
         r"""Start as if ``features`` :math:`F` had been observed with noise of variance
-        :math:`\tau^2 = 0.01/\nu`, coordinate by coordinate:
+        :math:`\tau^2 = 0.03/\nu`, coordinate by coordinate:
 
         .. math:: A = (L^\top L + \tau^2 I)^{-1} L^\top F U, \qquad
                   \sigma_{ij}^2 = \big(1 + |L_{:i}|^2/\tau^2\big)^{-1}, \qquad V V^\top = \Sigma,

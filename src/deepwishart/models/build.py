@@ -48,6 +48,7 @@ class _Plan:
     inducing_inputs: Tensor
     widths: Sequence[int]
     kernels: Sequence[str | Kernel]
+    mixing: float
     jitter: float
     linear_mean: bool
     generator: torch.Generator
@@ -82,6 +83,7 @@ def build(
     seed: int = 0,
     noise: float = 0.1,
     precision: float = 9.0,
+    mixing: float = 1e-6,
     jitter: float | None = None,
     linear_mean: bool = False,
 ) -> DeepKernelProcess:
@@ -114,6 +116,8 @@ def build(
         seed: seed of the initialisation.
         noise: initial noise variance, where ``likelihood`` is ``None``.
         precision: initial precision of the output layer's pseudo-targets.
+        mixing: initial weight :math:`q` of the learned scale in the posterior of a ``dwp`` layer;
+            the paper's experiments start from about 0.018.
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
 
@@ -125,7 +129,7 @@ def build(
     X, y = _check_data(X, y, dtype)
     layers = None if isinstance(process, str) else _check_layers(process, width, dtype)
     depth = depth if layers is None else len(layers) + 1
-    _check_choices(process, output, depth, num_inducing, linear_mean, likelihood)
+    _check_choices(process, output, depth, num_inducing, mixing, linear_mean, likelihood)
     generator = torch.Generator().manual_seed(seed)
     if inducing_inputs is None:
         points, rows = select_inducing(X, num_inducing, generator)
@@ -138,6 +142,7 @@ def build(
         kernels=_per_layer(
             "kernel", [kernel] if isinstance(kernel, str | Kernel) else kernel, depth
         ),
+        mixing=mixing,
         jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
         linear_mean=linear_mean,
         generator=generator,
@@ -211,6 +216,7 @@ def _wishart(plan: _Plan, index: int) -> Layer:
         plan.widths[index],
         plan.num_inducing,
         generator=plan.generator,
+        initial_mixing=plan.mixing,
         name=f"layer {index + 1}",
         jitter=plan.jitter,
         dtype=plan.dtype,
@@ -277,6 +283,7 @@ def _check_choices(
     output: str,
     depth: int,
     num_inducing: int,
+    mixing: float,
     linear_mean: bool,
     likelihood: Likelihood | None,
 ) -> None:
@@ -287,6 +294,8 @@ def _check_choices(
     for name, value in (("depth", depth), ("num_inducing", num_inducing)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")
+    if not 0 < mixing < 1:
+        raise ValueError(f"mixing is a weight and must lie between 0 and 1, got {mixing}.")
     if linear_mean and process != "dsvi":
         raise ValueError(
             f"linear_mean=True is for 'dsvi' only: a {process} with a mean function would need "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -153,13 +153,18 @@ class DeepKernelProcess(nn.Module):
             random: source of randomness, which says how many samples.
             integrate: integrate out what can be, see :meth:`deepwishart.layers.Layer.sample`.
         """
-        inducing: Inducing = self.first_inducing()
-        samples: list[LayerSample] = []
-        for layer in self.hidden:
-            samples.append(layer.sample(inducing, random, integrate=integrate))
-            inducing = samples[-1].inducing
+        layers = tuple(self.sample_hidden(random, integrate=integrate))
+        inducing = layers[-1].inducing if layers else self.first_inducing()
         output = self.output.sample(inducing, random, integrate=integrate)
-        return ProcessSample(self, tuple(samples), output, random.num_samples)
+        return ProcessSample(self, layers, output, random.num_samples)
+
+    def sample_hidden(self, random: Randomness, *, integrate: bool = True) -> Iterator[LayerSample]:
+        """The hidden layers' part of :meth:`sample`, one by one."""
+        inducing: Inducing = self.first_inducing()
+        for layer in self.hidden:
+            sample = layer.sample(inducing, random, integrate=integrate)
+            yield sample
+            inducing = sample.inducing
 
     def remember(self, X: Tensor, y: Tensor) -> None:
         """Keep the rows that predictions condition on, where the output layer needs them."""

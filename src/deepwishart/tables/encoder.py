@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from deepwishart.tables.columns import Column, TableError, as_numbers, as_text, as_truth, suggest
+from deepwishart._support.choices import suggest
+from deepwishart.tables.columns import Column, TableError, as_text, listing, quoted, read_values
 
 __all__ = ["MAX_CATEGORIES", "TableEncoder", "require_columns"]
 
@@ -63,20 +66,32 @@ class TableEncoder:
         if impute not in (None, "median"):
             raise TableError(f"impute must be None or 'median', got {impute!r}.")
         require_columns(table, [*ignore, *categorical])
-        names = [name for name in table.columns if name not in set(ignore)]
-        if not names:
+        table = pl.DataFrame([table[name] for name in table.columns if name not in set(ignore)])
+        if not table.width:
             raise TableError("The table has no columns left to predict from.")
-        encoder = cls(
-            tuple(
-                _fit_column(table[name], name, name in categorical, impute, fill_from)
-                for name in names
-            )
-        )
-        features = encoder.feature_names
-        if len(set(features)) < len(features):
-            twice = next(name for name in features if features.count(name) > 1)
+        text = as_text(table)
+        kinds = _find_kinds(table, text, set(categorical))
+        if impute is None:
+            _refuse_missing(text)
+        values = read_values(table, kinds)
+        rows = range(len(table)) if fill_from is None else fill_from
+        columns = []
+        for name, kind in kinds.items():
+            categories: tuple[str, ...] = ()
+            if kind == "category":
+                categories = tuple(sorted(set(values[name].to_list()) - {None}))
+                _check_number(categories, len(table), name, name in categorical)
+            fill = None
+            if impute is not None:
+                every = values[name].to_list()
+                fill = _fill([every[row] for row in rows], kind, categories)
+            columns.append(Column(name, kind, categories, fill))
+        encoder = cls(tuple(columns))
+        twice = [name for name, count in Counter(encoder.feature_names).items() if count > 1]
+        if twice:
             raise TableError(
-                f"Column {twice!r} has the name that a category of another column gets; rename it."
+                f"Column {quoted(twice[0])} has the name that a category of another column gets; "
+                "rename it."
             )
         return encoder
 
@@ -98,8 +113,27 @@ class TableEncoder:
             first_row: number of the table's first row, for messages.
         """
         require_columns(table, [column.name for column in self.columns])
-        parts = [column.encode(table[column.name], first_row) for column in self.columns]
-        return pl.concat(parts, how="horizontal")
+        kinds = {column.name: column.kind for column in self.columns}
+        values = read_values(table, kinds, first_row)
+        gaps = dict(zip(kinds, values.null_count().row(0), strict=True))
+        parts = []
+        for index, column in enumerate(self.columns):
+            if gaps[column.name] and column.fill is None:
+                row = values[column.name].to_list().index(None)
+                raise TableError(
+                    f"Column {quoted(column.name)} has a missing value in row {first_row + row}. "
+                    "Fill it in or drop the row; a model fitted with --impute median fills such "
+                    "values in by itself."
+                )
+            part = pl.nth(index)
+            part = part.fill_null(column.fill) if gaps[column.name] else part
+            if column.kind == "category":
+                _check_known(values[column.name], column, first_row)
+                named = zip(column.feature_names, column.categories, strict=True)
+                parts += [(part == each).cast(pl.Float64).alias(name) for name, each in named]
+            else:
+                parts.append(part)
+        return values.select(parts)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -113,80 +147,89 @@ class TableEncoder:
 
 def require_columns(table: pl.DataFrame, names: Iterable[str]) -> None:
     """Raise :class:`~deepwishart.tables.TableError` naming all columns that the table lacks."""
-    missing = [name for name in names if name not in table.columns]
+    present = table.columns
+    missing = [name for name in names if name not in set(present)]
     if missing:
-        listed = ", ".join(repr(name) for name in missing)
-        hint = "".join(suggest(name, table.columns) for name in missing[:1])
         raise TableError(
-            f"The table has no column{'s' if len(missing) > 1 else ''} {listed}.{hint} It has "
-            f"{', '.join(table.columns[:20])}{', ...' if len(table.columns) > 20 else ''}."
+            f"The table has no column{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(quoted(name) for name in missing[:20])}."
+            f"{suggest(missing[0], present, cutoff=0.5)} It has {listing(present, 20)}."
         )
 
 
-def _fit_column(
-    values: pl.Series,
-    name: str,
-    categorical: bool,
-    impute: str | None,
-    fill_from: Sequence[int] | None,
-) -> Column:
-    text = as_text(values, name)
-    if text.null_count() == len(text):
-        raise TableError(f"Column {name!r} has no values at all; leave it out with --drop.")
-    kind = "category" if categorical else _kind(values, text, name)
-    if text.null_count() and impute is None:
-        raise TableError(
-            f"Column {name!r} has {text.null_count()} missing values, the first in row "
-            f"{text.is_null().arg_true()[0] + 1}. Fill them in, leave the column out with --drop, "
-            "or have them filled in with --impute median."
-        )
-    known = pl.arange(len(values), eager=True) if fill_from is None else pl.Series(fill_from)
-    if kind == "category":
-        categories = tuple(sorted(text.drop_nulls().unique().to_list()))
-        _check_number(categories, len(text), name, categorical)
-        usual = _most_frequent(text.gather(known)) or categories[0]
-        return Column(name, kind, categories, usual if impute else None)
-    numbers = (as_truth if kind == "boolean" else as_numbers)(values, name)
-    if not impute:
-        return Column(name, kind)
-    seen = numbers.gather(known)
-    fill: Any = _most_frequent(seen) if kind == "boolean" else seen.median()
-    # If all rows to learn from lack the value, any number does: it is a constant to the model.
-    return Column(name, kind, fill=0.0 if fill is None else fill)
+def _find_kinds(
+    table: pl.DataFrame, text: pl.DataFrame, categorical: Collection[str]
+) -> dict[str, str]:
+    """What the columns are, from their types or, in text files, from all their values."""
+    truth = text.select(pl.all().str.to_lowercase().is_in(["true", "false"]).all()).row(0)
+    numbers = text.select(pl.all().cast(pl.Float64, strict=False))
+    present = [len(text) - count for count in text.null_count().row(0)]
+    numeric = [len(text) - count for count in numbers.null_count().row(0)]
+    kinds = {}
+    for index, (name, dtype) in enumerate(table.schema.items()):
+        if not present[index]:
+            raise TableError(
+                f"Column {quoted(name)} has no values at all; leave it out with --drop."
+            )
+        if name in categorical:
+            kinds[name] = "category"
+        elif truth[index]:
+            kinds[name] = "boolean"
+        elif dtype.is_numeric() or numeric[index] == present[index]:
+            kinds[name] = "number"
+        elif numeric[index] > 0.5 * present[index]:
+            pairs = zip(text[name].to_list(), numbers[name].to_list(), strict=True)
+            odd = [value if number is None else None for value, number in pairs]
+            row = next(row for row, value in enumerate(odd) if value is not None)
+            raise TableError(
+                f"Column {quoted(name)} holds numbers, but {quoted(odd[row])} in row "
+                f"{row + 1}. Correct it, or, if the column holds categories, say so with "
+                f"--categorical {quoted(name)[1:-1]}."
+            )
+        else:
+            kinds[name] = "category"
+    return kinds
 
 
-def _kind(values: pl.Series, text: pl.Series, name: str) -> str:
-    """What a column is, from its type or, in text files, from all its values."""
-    if values.dtype == pl.Boolean:
-        return "boolean"
-    if values.dtype.is_numeric():
-        return "number"
-    present = text.drop_nulls()
-    if present.str.to_lowercase().is_in(["true", "false"]).all():
-        return "boolean"
-    is_number = present.cast(pl.Float64, strict=False).is_not_null()
-    if is_number.all():
-        return "number"
-    if is_number.mean() > 0.5:  # type: ignore[operator]
-        row = (text.cast(pl.Float64, strict=False).is_null() & text.is_not_null()).arg_true()[0]
-        raise TableError(
-            f"Column {name!r} holds numbers, but {text[row]!r} in row {row + 1}. Correct it, or, "
-            f"if the column holds categories, say so with --categorical {name}."
-        )
-    return "category"
+def _refuse_missing(text: pl.DataFrame) -> None:
+    for name, count in zip(text.columns, text.null_count().row(0), strict=True):
+        if count:
+            raise TableError(
+                f"Column {quoted(name)} has {count} missing values, the first in row "
+                f"{text[name].to_list().index(None) + 1}. Fill them in, leave the column out "
+                "with --drop, or have them filled in with --impute median."
+            )
 
 
 def _check_number(categories: Collection[str], num_rows: int, name: str, asked_for: bool) -> None:
     """Names and identifiers are no categories: almost every row has its own."""
     limit = min(MAX_CATEGORIES, max(10, num_rows // 2))
     if len(categories) > limit and not asked_for:
+        shown = quoted(name)
         raise TableError(
-            f"Column {name!r} holds text with {len(categories)} different values in {num_rows} "
-            f"rows, too many to be categories. Leave it out with --drop {name}, or insist with "
-            f"--categorical {name}."
+            f"Column {shown} holds text with {len(categories)} different values in {num_rows} "
+            f"rows, too many to be categories. Leave it out with --drop {shown[1:-1]}, or insist "
+            f"with --categorical {shown[1:-1]}."
         )
 
 
-def _most_frequent(values: pl.Series) -> Any:
-    """The most frequent value, the smallest of them if there are several."""
-    return values.drop_nulls().mode().min()
+def _check_known(values: pl.Series, column: Column, first_row: int) -> None:
+    known = {*column.categories, None}
+    for row, value in enumerate(values.to_list()):
+        if value not in known:
+            raise TableError(
+                f"Column {quoted(column.name)} has the category {quoted(value)} in row "
+                f"{first_row + row}, which the training data did not have."
+                f"{suggest(value, column.categories, cutoff=0.5)} Known categories: "
+                f"{listing(column.categories)}."
+            )
+
+
+def _fill(values: list[Any], kind: str, categories: Sequence[str]) -> float | str:
+    """The median, or the most frequent value, the smallest of them if there are several."""
+    present = [value for value in values if value is not None]
+    if not present:  # any value does: it is a constant to the model
+        return categories[0] if kind == "category" else 0.0
+    if kind == "number":
+        return float(statistics.median(present))
+    return min(statistics.multimode(present))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-from polars.exceptions import NoDataError, PolarsError
+from polars.exceptions import NoDataError, PanicException, PolarsError
 
-from deepwishart.tables.columns import TableError
+from deepwishart.tables.columns import TableError, quoted
 
 __all__ = ["read_table", "stream_table"]
 
+# A damaged Parquet file can make polars panic, which is not even an Exception to Python.
+_UNREADABLE = (PolarsError, PanicException)
 _SUFFIXES = {".csv": ",", ".tsv": "\t", ".parquet": ""}
 
 
@@ -32,8 +33,7 @@ def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
     ...     read_table(Path(folder, "t.csv")).shape
     (2, 2)
     """
-    batches = list(stream_table(path))
-    return pl.concat(batches, rechunk=True)
+    return pl.concat(stream_table(path), rechunk=True)
 
 
 def stream_table(path: str | os.PathLike[str], batch_rows: int = 8192) -> Iterator[pl.DataFrame]:
@@ -56,7 +56,7 @@ def stream_table(path: str | os.PathLike[str], batch_rows: int = 8192) -> Iterat
             for batch in frame.iter_slices(batch_rows):
                 found = True
                 yield batch
-    except PolarsError as error:
+    except _UNREADABLE as error:
         raise _unreadable(file, error) from error
     if not found:
         raise TableError(f"{file} has column names but no rows.")
@@ -65,6 +65,8 @@ def stream_table(path: str | os.PathLike[str], batch_rows: int = 8192) -> Iterat
 def _scan(file: Path) -> pl.LazyFrame:
     if not file.is_file():
         kind = "is a directory" if file.is_dir() else "does not exist"
+        if file.exists() and not file.is_dir():
+            kind = "is a pipe or a device, which cannot be read twice; give a regular file"
         raise TableError(f"The data file {file} {kind}.")
     separator = _SUFFIXES.get(file.suffix.lower())
     if separator is None:
@@ -74,28 +76,27 @@ def _scan(file: Path) -> pl.LazyFrame:
         )
     if file.stat().st_size == 0:
         raise TableError(f"{file} is empty.")
+    text = {"separator": separator, "infer_schema": False, "glob": False}
     try:
-        if separator:
-            lazy = pl.scan_csv(file, separator=separator, infer_schema=False, glob=False)
-        else:
-            lazy = pl.scan_parquet(file, glob=False)
+        lazy = pl.scan_csv(file, **text) if separator else pl.scan_parquet(file, glob=False)  # type: ignore[arg-type]
         names = lazy.collect_schema().names()
+        if separator:
+            # The names as they are: polars calls the second of two columns x_duplicated_0.
+            head = pl.scan_csv(file, **text, has_header=False, n_rows=1)  # type: ignore[arg-type]
+            written = [name or "" for name in head.collect().row(0)]
+            names = written if len(written) == len(names) else names
     except NoDataError as error:
         raise TableError(f"{file} is empty.") from error
-    except (PolarsError, OSError) as error:
+    except (*_UNREADABLE, OSError) as error:
         raise _unreadable(file, error) from error
-    _check_names(file, names)
+    for number, name in enumerate(names, start=1):
+        if not name.strip():
+            raise TableError(f"Column {number} of {file} has no name; give it one.")
+        if name in names[: number - 1]:
+            raise TableError(f"{file} has two columns named {quoted(name)}; rename one of them.")
     return lazy
 
 
-def _check_names(file: Path, names: list[str]) -> None:
-    for name in names:
-        if (match := re.fullmatch(r"(.*)_duplicated_\d+", name)) and match[1] in names:
-            raise TableError(f"{file} has two columns named {match[1]!r}; rename one of them.")
-        if not name.strip():
-            raise TableError(f"Column {names.index(name) + 1} of {file} has no name; give it one.")
-
-
-def _unreadable(file: Path, error: Exception) -> TableError:
+def _unreadable(file: Path, error: BaseException) -> TableError:
     reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
     return TableError(f"{file} cannot be read: {reason}.")

@@ -1,51 +1,74 @@
-"""The order in which rows are visited."""
+"""The rows of each step."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
-__all__ = ["Minibatches"]
+__all__ = ["Batches", "GivenBatches", "Minibatches"]
+
+Batch = tuple[Tensor, Tensor]
 
 
-class Minibatches:
-    r"""Endless minibatches: a new random order every epoch, cut into
-    :math:`\lceil N / B \rceil` batches whose sizes differ by at most one.
+class Batches(ABC):
+    """An endless sequence of batches, which can be continued where it was left."""
+
+    num_batches: int
+
+    @abstractmethod
+    def next(self) -> Batch:
+        """Inputs and targets of the next step."""
+
+    @abstractmethod
+    def state(self) -> tuple[Tensor, int]:
+        """What :meth:`load` needs."""
+
+    @abstractmethod
+    def load(self, state: Tensor, position: int) -> None:
+        """Continue where :meth:`state` was taken."""
+
+
+class Minibatches(Batches):
+    r"""A new random order every epoch, cut into :math:`\lceil N / B \rceil` batches whose sizes
+    differ by at most one.
 
     Args:
-        num_rows: number of rows N.
+        X: all inputs ``(N, num_features)``.
+        y: all targets ``(N, D)``.
         batch_size: largest batch B; ``None`` for all rows at once, in their own order.
         seed: seed of the order.
 
-    >>> batches = Minibatches(5, batch_size=2, seed=0)
-    >>> [len(batches.next_rows()) for _ in range(4)]
+    >>> batches = Minibatches(torch.zeros(5, 1), torch.zeros(5, 1), batch_size=2, seed=0)
+    >>> [len(batches.next()[0]) for _ in range(4)]
     [2, 2, 1, 2]
     """
 
-    def __init__(self, num_rows: int, batch_size: int | None, seed: int) -> None:
-        self.num_rows = num_rows
-        self.num_batches = math.ceil(num_rows / min(batch_size or num_rows, num_rows))
+    def __init__(self, X: Tensor, y: Tensor, batch_size: int | None, seed: int) -> None:
+        self.X, self.y = X, y
+        self.num_batches = math.ceil(len(X) / min(batch_size or len(X), len(X)))
         self._generator = torch.Generator().manual_seed(seed)
         self._begin_epoch()
 
-    def next_rows(self) -> Tensor | None:
-        """Indices of the rows of the next batch; ``None`` stands for all rows."""
+    def next(self) -> Batch:
         if self.num_batches == 1:
-            return None
+            return self.X, self.y
         if self.position == self.num_batches:
             self._begin_epoch()
         self.position += 1
-        return self._order[self.position - 1]
+        rows = self._order[self.position - 1]
+        return self.X[rows], self.y[rows]
 
     def state(self) -> tuple[Tensor, int]:
-        """What :meth:`load` needs: the generator as this epoch began, and batches done since."""
+        """The generator as this epoch began, and batches done since."""
         return self._epoch_state, self.position
 
-    def load(self, epoch_state: Tensor, position: int) -> None:
-        """Continue where :meth:`state` was taken; after the last batch, a new epoch begins."""
-        self._generator.set_state(epoch_state)
+    def load(self, state: Tensor, position: int) -> None:
+        """After the last batch, a new epoch begins."""
+        self._generator.set_state(state)
         self._begin_epoch()
         self.position = min(position, self.num_batches)
 
@@ -53,5 +76,42 @@ class Minibatches:
         self._epoch_state = self._generator.get_state()
         self.position = 0
         if self.num_batches > 1:
-            order = torch.randperm(self.num_rows, generator=self._generator)
+            order = torch.randperm(len(self.X), generator=self._generator)
             self._order = order.tensor_split(self.num_batches)
+
+
+class GivenBatches(Batches):
+    """Batches of somebody else's making, such as a data loader's; over again when they end.
+
+    Args:
+        batches: pairs of inputs and targets; what cannot be started again is an error when it ends.
+
+    >>> batches = GivenBatches(
+    ...     [(torch.zeros(2, 1), torch.zeros(2)), (torch.ones(1, 1), torch.ones(1))]
+    ... )
+    >>> [len(batches.next()[0]) for _ in range(3)]
+    [2, 1, 2]
+    """
+
+    def __init__(self, batches: Iterable[Batch]) -> None:
+        self.num_batches = 0  # not known
+        self.position = 0
+        self._batches = batches
+        self._iterator: Iterator[Batch] = iter(batches)
+
+    def next(self) -> Batch:
+        self.position += 1
+        for batch in self._iterator:
+            return batch
+        self._iterator = iter(self._batches)
+        for batch in self._iterator:
+            return batch
+        raise ValueError("The batches have come to an end and cannot be started again.")
+
+    def state(self) -> tuple[Tensor, int]:
+        return torch.empty(0, dtype=torch.uint8), self.position
+
+    def load(self, state: Tensor, position: int) -> None:
+        """Skip what was seen already."""
+        while self.position < position:
+            self.next()

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import deepwishart
+from deepwishart._support.files import PARTIAL, write_atomically
 
 __all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "CheckpointWarning"]
 
@@ -29,7 +30,6 @@ FORMAT_VERSION = 1
 _BLANK = b"0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NAME = re.compile(r"step-(\d+)\.safetensors")
-_PARTIAL = ".partial"
 MODEL = "model."
 
 
@@ -165,7 +165,7 @@ class CheckpointStore:
         """Write a checkpoint, then delete those that are no longer needed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         path = self.directory / f"step-{checkpoint.step:09d}.safetensors"
-        _write_atomically(path, checkpoint.encode())
+        write_atomically(path, checkpoint.encode())
         self._prune(checkpoint.step)
         return path
 
@@ -199,7 +199,7 @@ class CheckpointStore:
     def _prune(self, step: int) -> None:
         # Files of later steps are leftovers that could not be read when this run was resumed.
         current = [path for path in self.paths() if _step_of(path) <= step][: self.keep]
-        partial = self.directory.glob(f".step-*{_PARTIAL}")
+        partial = self.directory.glob(f".step-*{PARTIAL}")
         for path in {*self.paths(), *partial} - set(current):
             path.unlink(missing_ok=True)
 
@@ -230,22 +230,3 @@ def _verified_metadata(content: bytes, source: str) -> dict[str, str]:
         raise DamagedCheckpointError(f"{source} is damaged: its content has a different checksum.")
     header: dict[str, Any] = json.loads(content[8:header_end])
     return header["__metadata__"]
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Give ``path`` this content, or leave it as it was, even if the power fails."""
-    partial = path.with_name(f".{path.name}{_PARTIAL}")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-    if os.name == "posix":  # elsewhere a directory cannot be flushed
-        descriptor = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,13 +1,10 @@
 r"""Data-parallel training: every process takes some rows of each batch.
 
-With n rows in a batch, :math:`n_r` of them on rank r, the ELBO per data point is
-
-.. math:: \text{ELBO} = \sum_r \frac{n_r}{n}\, \text{ELBO}_r,
-
-where :math:`\text{ELBO}_r` is estimated from the rank's rows. Each rank's estimate has the KL term
-of the inducing points, and since :math:`\sum_r n_r = n` that term counts once. All ranks draw the
-same noise for inducing points, and the noise of the whole batch for rows, of which each keeps its
-own.
+The bound's data term is a function of sums over rows (:mod:`deepwishart.layers.output`). Each
+process adds up its own rows, the sums are exchanged, and every process then knows the whole bound
+and its slope in the sums, which it sends back through its own rows. What the bound owes to the
+inducing points alone is the leader's to differentiate. All processes draw the same
+noise for inducing points, and rows have the noise that they would have in one process.
 """
 
 from __future__ import annotations
@@ -20,10 +17,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from deepwishart import objectives
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
-from deepwishart.noise import Noise
+from deepwishart.layers.output import Summary
+from deepwishart.linalg import CholeskyError
+from deepwishart.models import DeepKernelProcess, ProcessSample
+from deepwishart.randomness import Randomness
 
-__all__ = ["Parallel"]
+__all__ = ["NUMERICAL_ERRORS", "Parallel"]
+
+NUMERICAL_ERRORS = (CholeskyError, torch.linalg.LinAlgError)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Parallel:
         kl_weight: float,
         generator: torch.Generator,
     ) -> Tensor:
-        """This process's part of the batch's ELBO; the parts add up to the whole."""
+        """The batch's ELBO on the leader and zero elsewhere, with gradients that add up to the
+        whole's."""
         if self.world == 1:
             return objectives.elbo(
                 model,
@@ -91,16 +93,49 @@ class Parallel:
                 kl_weight=kl_weight,
                 generator=generator,
             )
-        num_rows, mine = X.shape[0], self.rows(X.shape[0])
+        X, y = model.check_data(X, y)
+        objectives.check_num_data(model, len(X), num_data)
+        random = model.randomness(num_samples, generator)
+        sample, own = self._own_sums(model, X, y, random)
+        sums = [self._summed(part) for part in own]
+        data_term = sample.output.data_term(tuple(sums), model.likelihood)
+        whole = (data_term / len(X) + kl_weight * sample.log_ratio / num_data).mean()
+        slopes = torch.autograd.grad(whole, sums, retain_graph=True, allow_unused=True)
+        carried = torch.stack(
+            [
+                (slope * part).sum()
+                for slope, part in zip(slopes, own, strict=True)
+                if slope is not None
+            ]
+        ).sum()
+        carried = carried - carried.detach()
+        return whole + carried if self.leads else carried
+
+    def _own_sums(
+        self, model: DeepKernelProcess, X: Tensor, y: Tensor, random: Randomness
+    ) -> tuple[ProcessSample, Summary]:
+        """Sums over this process's rows. A failure anywhere is one everywhere: nobody may wait for
+        sums that will not come."""
+        mine = self.rows(len(X))
         own = mine.stop - mine.start
-        # A rank without rows follows a row of another's to draw the same noise, and adds nothing.
+        # A rank without rows follows a row of another's, and adds nothing.
         part = mine if own else slice(0, 1)
-        noise = Noise(num_samples, generator, model.dtype, model.device, False, part, num_rows)
-        with torch.set_grad_enabled(own > 0):
-            value = objectives.elbo(
-                model, X[part], y[part], num_data=num_data, kl_weight=kl_weight, noise=noise
-            )
-        return own / num_rows * value if own else value.new_zeros(())
+        error: Exception | None = None
+        try:
+            sample = model.sample(random)
+            rows = random.rows().part(part.start, len(X))
+            summary = sample.summarise(X[part], y[part], rows)
+        except NUMERICAL_ERRORS as found:
+            error = found
+        if self.largest(int(error is not None), model.device):
+            raise error or CholeskyError("a matrix could not be factorised in another process.")
+        return sample, summary if own else tuple(0.0 * part for part in summary)
+
+    def _summed(self, values: Tensor) -> Tensor:
+        """The sum over processes, as a new leaf."""
+        total = values.detach().clone()
+        self.sum_(total)
+        return total.requires_grad_()
 
     def sum_(self, values: Tensor) -> None:
         """Replace ``values`` by their sum over processes."""

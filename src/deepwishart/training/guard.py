@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart.linalg import CholeskyError
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
-from deepwishart.noise import Noise
+from deepwishart.models import DeepKernelProcess
+from deepwishart.randomness import Randomness
 from deepwishart.training.checkpoint import CheckpointStore
+from deepwishart.training.distributed import NUMERICAL_ERRORS
 from deepwishart.training.state import Caution, TrainingState
 
 __all__ = ["MAX_TRIES", "SNAPSHOT_EVERY", "Guard", "TrainingError"]
@@ -21,8 +21,6 @@ __all__ = ["MAX_TRIES", "SNAPSHOT_EVERY", "Guard", "TrainingError"]
 SNAPSHOT_EVERY = 50  # steps between copies of the last good state, in memory
 MAX_TRIES = 10  # failures without reaching the next snapshot before giving up
 _REGROWTH = 1.2  # of a reduced learning rate, per snapshot
-
-NUMERICAL_ERRORS = (CholeskyError, torch.linalg.LinAlgError)
 
 
 class TrainingError(RuntimeError):
@@ -119,7 +117,11 @@ class Guard:
 
 
 def explain(
-    model: DeepKernelProcess, error: Exception | None, value: float, X: Tensor, noise: Noise
+    model: DeepKernelProcess,
+    error: Exception | None,
+    value: float,
+    X: Tensor,
+    random: Randomness,
 ) -> tuple[str, str]:
     """What made a step fail, as a sentence, and the layer it belongs to.
 
@@ -128,19 +130,19 @@ def explain(
         error: the error that ended the step, if any.
         value: the objective.
         X: rows of the step.
-        noise: the step's noise again, to replay it.
+        random: the step's randomness again, to replay it.
     """
     for name, p in model.named_parameters():
         if not _finite(p):
             return f"the parameter {name} became NaN or infinite.", _owner(model, name)
     if error is None and not math.isfinite(value):
         try:
-            layer = _first_layer_not_finite(model, X, noise) or "the likelihood"
+            layer = _first_layer_not_finite(model, X, random) or "the likelihood"
             return f"the objective is NaN or infinite, first in {layer}.", layer
         except NUMERICAL_ERRORS as replayed:
             error = replayed
     if error is not None:
-        names = [layer.name for layer in [*model.layers, model.output]]
+        names = [layer.name for layer in [*model.hidden, model.output]]
         # "layer 1" must not be found in "layer 12".
         named = [name for name in names if re.search(rf"{name}\b", str(error))]
         return str(error), str(named[0]) if named else "an unknown layer"
@@ -155,19 +157,20 @@ def explain(
 
 
 @torch.no_grad()
-def _first_layer_not_finite(model: DeepKernelProcess, X: Tensor, noise: Noise) -> str | None:
+def _first_layer_not_finite(model: DeepKernelProcess, X: Tensor, random: Randomness) -> str | None:
     """Algorithm 1 once more, looking at every layer on the way."""
-    rows: Any = model.scale_inputs(X)
-    inducing: Any = model.inducing_start()
-    for layer in model.layers:
-        state, term = layer.sample_inducing(inducing, noise)  # type: ignore[operator]
-        rows = layer.sample_rows(state, rows, noise)  # type: ignore[operator]
-        if not (_finite(term) and _finite(rows)):
-            return str(layer.name)
-        inducing = state.outputs
-    state, term = model.output.sample_inducing(inducing, noise)
-    fine = _finite(term) and _finite(model.output.moments(state, rows))
-    return None if fine else model.output.name
+    before = None if random.generator is None else random.generator.get_state()
+    for layer, drawn in zip(model.hidden, model.sample_hidden(random), strict=False):
+        if not (_finite(drawn.log_ratio) and _finite(drawn.inducing)):
+            return layer.name
+    if random.generator is not None and before is not None:
+        random.generator.set_state(before)
+    sample = model.sample(random)
+    _, *rows = sample.walk(X, random.rows())
+    for layer, values in zip(model.hidden, rows, strict=True):
+        if not _finite(values):
+            return layer.name
+    return None if _finite(sample.output.log_ratio) else model.output.name
 
 
 def _finite(values: Any) -> bool:
@@ -179,7 +182,7 @@ def _finite(values: Any) -> bool:
 def _owner(model: DeepKernelProcess, parameter: str) -> str:
     """How people call the part of the model that a parameter belongs to."""
     if parameter.startswith("layers."):
-        return str(model.layers[int(parameter.split(".")[1])].name)
+        return model.hidden[int(parameter.split(".")[1])].name
     if parameter.startswith("output."):
         return model.output.name
     return "the likelihood" if parameter.startswith("likelihood.") else "the inducing inputs"

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
-from deepwishart.noise import Noise
-from deepwishart.training.batches import Minibatches
+from deepwishart.models import DeepKernelProcess
+from deepwishart.training.batches import Batches, GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
-from deepwishart.training.distributed import Parallel
-from deepwishart.training.guard import NUMERICAL_ERRORS, Guard, explain
+from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
+from deepwishart.training.guard import Guard, explain
 from deepwishart.training.history import History
 from deepwishart.training.interrupt import InterruptWatch
 from deepwishart.training.progress import ProgressEvent
-from deepwishart.training.protocol import Protocol
+from deepwishart.training.protocol import MakeOptimiser, Protocol
 from deepwishart.training.state import TrainingState, fingerprint
 
 __all__ = ["train"]
@@ -29,10 +28,13 @@ _REASONS = {_GO_ON: None, _EARLY_STOPPING: "early_stopping", _INTERRUPT: "interr
 
 def train(
     model: DeepKernelProcess,
-    X: Tensor,
-    y: Tensor,
+    X: Tensor | None,
+    y: Tensor | None,
     protocol: Protocol | str,
     *,
+    batches: Iterable[tuple[Tensor, Tensor]] | None = None,
+    num_data: int | None = None,
+    optimiser: MakeOptimiser | None = None,
     seed: int = 0,
     history: History | None = None,
     checkpoints: CheckpointStore | None = None,
@@ -41,7 +43,7 @@ def train(
     should_stop: Callable[[History], bool] | None = None,
     process_group: Any = None,
 ) -> History:
-    r"""Maximise the ELBO with Adam, :math:`\theta \leftarrow \theta + \eta_t\,
+    r"""Maximise the ELBO, by default with Adam, :math:`\theta \leftarrow \theta + \eta_t\,
     \text{Adam}(\nabla_\theta \text{ELBO}(\theta; w_t))`, with :math:`\eta_t` and :math:`w_t` from
     the protocol.
 
@@ -53,9 +55,14 @@ def train(
 
     Args:
         model: changed in place.
-        X: all inputs ``(N, num_features)``, standardised.
-        y: all targets ``(N, D)`` or ``(N,)``, standardised.
+        X: all inputs ``(N, num_features)``, standardised; ``None`` where ``batches`` are given.
+        y: all targets ``(N, D)`` or ``(N,)``, standardised, likewise.
         protocol: how to train, or the name of a ready-made protocol.
+        batches: pairs of inputs and targets to go through, over and over again, instead of ``X``
+            and ``y``; such a run has no checkpoints.
+        num_data: number of rows of the whole data set, needed with ``batches``.
+        optimiser: makes a PyTorch optimiser from groups of parameters, such as
+            ``torch.optim.SGD``; its learning rates are set from the protocol at every step.
         seed: seed of the Monte Carlo noise and of the order of rows.
         history: record of earlier training to append to; the protocol starts from its beginning.
         checkpoints: where to save the run, and to resume it from. Only rank 0 touches the files.
@@ -79,13 +86,13 @@ def train(
     >>> len(history), history.stopped_by
     (3, 'max_iter')
     """
-    X, y = _check_data(model, X, y)
+    data, rows = _check_data(model, X, y, batches, num_data, checkpoints)
     if isinstance(protocol, str):
-        protocol = Protocol.named(protocol, X.shape[0])
+        protocol = Protocol.named(protocol, rows)
     parallel = Parallel.detect(process_group)
     history = History() if history is None else history
-    state = _new_state(model, X.shape[0], protocol, seed, history)
-    save_every = _start(state, (X, y), checkpoints, resume, parallel)
+    state = _new_state(model, data, protocol, seed, history, optimiser)
+    save_every = _start(state, data, checkpoints, resume, parallel)
     store = checkpoints if parallel.leads else None
     guard = Guard(state, store)
     if should_stop is None or history.stopped_by != "early_stopping":
@@ -94,7 +101,7 @@ def train(
     try:
         with InterruptWatch() as interrupt:
             while history.stopped_by is None and state.step < protocol.max_iter:
-                if not _take_step(state, X, y, protocol, parallel, guard):
+                if not _take_step(state, rows, protocol, parallel, guard):
                     continue
                 if progress is not None and parallel.leads:
                     progress(_event(state, protocol))
@@ -115,26 +122,24 @@ def train(
 
 def _take_step(
     state: TrainingState,
-    X: Tensor,
-    y: Tensor,
+    num_data: int,
     protocol: Protocol,
     parallel: Parallel,
     guard: Guard,
 ) -> bool:
-    """One step of Adam on the next batch; ``False`` if it failed and was undone."""
+    """One step on the next batch; ``False`` if it failed and was undone."""
     learning_rate = protocol.learning_rate_at(state.step) * guard.step_factor
     kl_weight = protocol.kl_weight_at(state.step)
-    rows = state.batches.next_rows()
-    batch = (X, y) if rows is None else (X[rows], y[rows])
-    before = state.noise.get_state()
+    batch = state.batches.next()
+    before = state.generator.get_state()
 
-    error = _gradient(state, batch, X.shape[0], protocol.num_samples, kl_weight, parallel)
+    error = _gradient(state, batch, num_data, protocol.num_samples, kl_weight, parallel)
     elbo, norm = state.buffer[-1].item(), state.gradient.norm().item()
     # Adam squares the gradient.
     if not (math.isfinite(elbo) and norm * norm < torch.finfo(state.gradient.dtype).max):
         replay = torch.Generator(state.model.device).set_state(before)
-        noise = Noise(protocol.num_samples, replay, state.model.dtype, state.model.device)
-        where, layer = explain(state.model, error, elbo, batch[0], noise)
+        random = state.model.randomness(protocol.num_samples, replay)
+        where, layer = explain(state.model, error, elbo, batch[0], random)
         guard.step_failed(where, layer, learning_rate)
         return False
 
@@ -168,7 +173,7 @@ def _gradient(
             num_data=num_data,
             num_samples=num_samples,
             kl_weight=kl_weight,
-            generator=state.noise,
+            generator=state.generator,
         )
         if elbo.requires_grad:
             (-elbo).backward()
@@ -181,19 +186,27 @@ def _gradient(
 
 
 def _new_state(
-    model: DeepKernelProcess, num_rows: int, protocol: Protocol, seed: int, history: History
+    model: DeepKernelProcess,
+    data: tuple[Tensor, Tensor] | Batches,
+    protocol: Protocol,
+    seed: int,
+    history: History,
+    optimiser: MakeOptimiser | None,
 ) -> TrainingState:
     # Seeds are drawn, so that the two streams differ from each other and from the stream that
     # the same seed gave when the model was initialised.
     source = torch.Generator().manual_seed(seed)
     noise_seed, order_seed = torch.randint(2**62, (2,), generator=source).tolist()
-    batches = Minibatches(num_rows, protocol.batch_size, order_seed)
-    return TrainingState(model, batches, seed=noise_seed, history=history)
+    if not isinstance(data, Batches):
+        data = Minibatches(*data, protocol.batch_size, order_seed)
+    return TrainingState(
+        model, data, protocol, seed=noise_seed, history=history, make_optimiser=optimiser
+    )
 
 
 def _start(
     state: TrainingState,
-    data: tuple[Tensor, Tensor],
+    data: tuple[Tensor, Tensor] | Batches,
     checkpoints: CheckpointStore | None,
     resume: bool,
     parallel: Parallel,
@@ -204,7 +217,7 @@ def _start(
         Number of steps between checkpoints, 0 for none; the same on all processes.
     """
     state.history.stopped_by = None
-    if checkpoints is not None or parallel.world > 1:
+    if not isinstance(data, Batches) and (checkpoints is not None or parallel.world > 1):
         state.data = fingerprint(*data)
     if parallel.leads:
         _resume(state, checkpoints, resume)
@@ -254,14 +267,33 @@ def _event(state: TrainingState, protocol: Protocol) -> ProgressEvent:
     )
 
 
-def _check_data(model: DeepKernelProcess, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    X = model.check_inputs(X)
-    if not isinstance(y, Tensor):
-        raise ValueError(f"y must be a tensor, got {type(y).__name__}.")
-    y = model.check_targets(y, X.shape[0])
-    if X.shape[0] == 0:
-        raise ValueError("X has no rows to train on.")
-    for name, values in (("X", X), ("y", y)):
-        if not torch.isfinite(values).all():
-            raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
-    return X, y
+def _check_data(
+    model: DeepKernelProcess,
+    X: Tensor | None,
+    y: Tensor | None,
+    batches: Iterable[tuple[Tensor, Tensor]] | None,
+    num_data: int | None,
+    checkpoints: CheckpointStore | None,
+) -> tuple[tuple[Tensor, Tensor] | Batches, int]:
+    """The data as they will be visited, and the number of their rows."""
+    if batches is None:
+        if X is None or y is None:
+            raise ValueError("train needs X and y, or batches with num_data.")
+        X, y = model.check_data(X, y)
+        model.remember(X, y)
+        return (X, y), len(X)
+    if X is not None or y is not None:
+        raise ValueError("Give X and y, or batches, not both: pass X=None and y=None.")
+    if num_data is None:
+        raise ValueError("With batches, num_data has to say how many rows the whole data set has.")
+    if checkpoints is not None:
+        raise ValueError(
+            "A run on given batches cannot be resumed exactly, so it takes no checkpoints; pass X "
+            "and y, or save the model yourself."
+        )
+    if model.output.needs_rows:
+        raise ValueError(
+            "This model's output layer is collapsed and needs all rows at every step. Pass X and "
+            "y, or use build(..., output='inducing')."
+        )
+    return GivenBatches(batches), num_data

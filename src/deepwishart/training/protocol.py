@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import operator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Protocol"]
+from deepwishart._support.choices import unknown
 
-SCHEDULES = ("step", "cosine", "constant")
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["KINDS", "MakeOptimiser", "Protocol", "kind_of"]
+
+MakeOptimiser = Callable[[Any], "torch.optim.Optimizer"]
+SCHEDULES = ("step", "cosine", "constant", "flat")
+
+#: Kinds of parameters that may have learning rates of their own.
+KINDS = ("kernel", "scale", "inducing", "posterior")
+
+
+def kind_of(parameter: str) -> str:
+    """The kind of a model's parameter, by its name: ``"kernel"`` for kernels and likelihood,
+    ``"scale"`` for the learned scale of a Wishart posterior, ``"inducing"`` for inducing inputs,
+    and ``"posterior"`` for all the rest.
+
+    >>> kind_of("layers.0.kernel.log_lengthscale"), kind_of("layers.0.mean")
+    ('kernel', 'posterior')
+    """
+    if ".kernel." in parameter or parameter.startswith("likelihood."):
+        return "kernel"
+    if parameter.endswith(("learned_root", "mixing_logit")):
+        return "scale"
+    return "inducing" if parameter.endswith(("inducing_inputs", "whitened.inputs")) else "posterior"
 
 
 @dataclass(frozen=True)
@@ -21,7 +45,9 @@ class Protocol:
     .. math:: \eta_t = \begin{cases}
               \eta_0 \text{ if } t < T/2, \text{ else } \eta_T & \text{``step''} \\
               \eta_T + \tfrac12 (\eta_0 - \eta_T) (1 + \cos(\pi t / (T-1))) & \text{``cosine''} \\
-              \eta_0 & \text{``constant''} \end{cases}
+              \eta_0 & \text{``constant''} \\
+              \eta_0 \text{ if } t < T/2, \text{ then linearly to } \eta_T & \text{``flat''}
+              \end{cases}
               \qquad w_t = \min(1, t / T_\text{KL})
 
     Steps are counted from 0.
@@ -30,12 +56,15 @@ class Protocol:
         max_iter: number of steps :math:`T`.
         learning_rate: first learning rate :math:`\eta_0`.
         final_learning_rate: last learning rate :math:`\eta_T`; a constant schedule ignores it.
-        schedule: ``"step"``, ``"cosine"`` or ``"constant"``.
+        schedule: ``"step"``, ``"cosine"``, ``"constant"`` or ``"flat"``.
         kl_anneal: number of steps :math:`T_\text{KL}` over which :math:`w_t` rises from 0 to 1;
             0 for no annealing.
         num_samples: posterior samples per step.
         batch_size: largest number of rows per step, or ``None`` for all rows.
         clip_norm: largest norm of the gradient, or ``None`` for no limit.
+        factors: on the learning rate of some kinds of parameters (:func:`kind_of`); 0 leaves them
+            as they are.
+        betas: Adam's.
 
     >>> protocol = Protocol.named("paper", num_rows=500)
     >>> protocol.learning_rate_at(9_999), protocol.learning_rate_at(10_000)
@@ -52,6 +81,8 @@ class Protocol:
     num_samples: int = 10
     batch_size: int | None = None
     clip_norm: float | None = None
+    factors: Mapping[str, float] = field(default_factory=dict)
+    betas: tuple[float, float] = (0.9, 0.999)
 
     def __post_init__(self) -> None:
         for name, smallest in (("max_iter", 1), ("kl_anneal", 0), ("num_samples", 1)):
@@ -63,7 +94,16 @@ class Protocol:
         if self.clip_norm is not None:
             self._set("clip_norm", _positive_number("clip_norm", self.clip_norm, "or None"))
         if self.schedule not in SCHEDULES:
-            raise ValueError(_unknown("schedule", self.schedule, SCHEDULES))
+            raise ValueError(unknown("schedule", self.schedule, SCHEDULES))
+        for kind, factor in self.factors.items():
+            if kind not in KINDS:
+                raise ValueError(unknown("kind of parameter", kind, KINDS))
+            if not (math.isfinite(factor) and factor >= 0):
+                raise ValueError(f"The factor of {kind} must be 0 or more, got {factor}.")
+        first, second = self.betas
+        if not (0 <= first < 1 and 0 <= second < 1):
+            raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas}.")
+        object.__setattr__(self, "betas", (float(first), float(second)))
 
     @classmethod
     def named(cls, name: str, num_rows: int) -> Protocol:
@@ -74,7 +114,7 @@ class Protocol:
         schedule. Both use all rows of a small data set at every step, and minibatches otherwise.
         """
         if name not in _PROTOCOLS:
-            raise ValueError(_unknown("protocol", name, tuple(_PROTOCOLS)))
+            raise ValueError(unknown("protocol", name, _PROTOCOLS))
         small = _whole_number("num_rows", num_rows, 1) <= _LARGEST_FULL_BATCH
         return _PROTOCOLS[name].replace(batch_size=None if small else _MINIBATCH)
 
@@ -83,7 +123,7 @@ class Protocol:
         fields = tuple(field.name for field in dataclasses.fields(self))
         for name in changes:
             if name not in fields:
-                raise ValueError(_unknown("protocol field", name, fields))
+                raise ValueError(unknown("protocol field", name, fields))
         return dataclasses.replace(self, **changes)
 
     def learning_rate_at(self, step: int) -> float:
@@ -94,11 +134,24 @@ class Protocol:
         if self.schedule == "cosine":
             fraction = min(step / max(self.max_iter - 1, 1), 1.0)
             return last + 0.5 * (first - last) * (1.0 + math.cos(math.pi * fraction))
+        if self.schedule == "flat":
+            fraction = min(step / max(self.max_iter - 1, 1), 1.0)
+            return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
         return first
 
     def kl_weight_at(self, step: int) -> float:
         r"""Factor :math:`w_t` on the KL term at step ``step``, from 0."""
         return 1.0 if step >= self.kl_anneal else step / self.kl_anneal
+
+    def rate_factor(self, parameter: str) -> float:
+        """Factor on the learning rate of a model's parameter, by its name."""
+        return self.factors.get(kind_of(parameter), 1.0)
+
+    def make_optimiser(self, groups: Any) -> torch.optim.Optimizer:
+        """Adam, as one fused operation where PyTorch has it."""
+        import torch
+
+        return torch.optim.Adam(groups, betas=self.betas, fused=True)
 
     def _set(self, name: str, value: float) -> None:
         object.__setattr__(self, name, value)
@@ -128,15 +181,18 @@ def _positive_number(name: str, value: Any, alternative: str = "") -> float:
     return number
 
 
-def _unknown(what: str, name: object, choices: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(str(name), choices, n=1, cutoff=0.3)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"Unknown {what} {name!r}; choose from {', '.join(choices)}.{hint}"
-
-
 # The one table of numbers.
 _PROTOCOLS = {
     "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000, num_samples=10),
-    "fast": Protocol(3_000, 3e-2, 1e-4, "cosine", kl_anneal=300, num_samples=10),
+    "fast": Protocol(
+        2_000,
+        5e-2,
+        1e-4,
+        "flat",
+        kl_anneal=100,
+        num_samples=10,
+        factors={"kernel": 3.0, "scale": 0.0},
+        betas=(0.9, 0.99),
+    ),
 }
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000

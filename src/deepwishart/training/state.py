@@ -10,12 +10,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from deepwishart.models.deep_kernel_process import DeepKernelProcess
-from deepwishart.training.batches import Minibatches
+from deepwishart.models import DeepKernelProcess
+from deepwishart.training.batches import Batches
 from deepwishart.training.checkpoint import MODEL, Checkpoint, CheckpointError
 from deepwishart.training.history import History
+from deepwishart.training.protocol import MakeOptimiser, Protocol
 
 __all__ = ["Caution", "TrainingState", "fingerprint"]
+
+
+_OPTIMISER = "optimiser."
 
 
 @dataclass
@@ -34,69 +38,94 @@ class TrainingState:
 
     Args:
         model: trained in place.
-        batches: order of the rows.
+        batches: the rows of each step.
+        protocol: for the factors of learning rates.
         seed: seed of the Monte Carlo noise.
         history: record to append to.
+        make_optimiser: makes an optimiser from groups of parameters; the protocol's Adam if
+            ``None``.
     """
 
     def __init__(
-        self, model: DeepKernelProcess, batches: Minibatches, *, seed: int, history: History
+        self,
+        model: DeepKernelProcess,
+        batches: Batches,
+        protocol: Protocol,
+        *,
+        seed: int,
+        history: History,
+        make_optimiser: MakeOptimiser | None = None,
     ) -> None:
         self.model = model
         self.batches = batches
         self.history = history
         self.data = ""  # fingerprint, to recognise a checkpoint of other data
-        self.noise = torch.Generator(model.device).manual_seed(seed)
+        self.generator = torch.Generator(model.device).manual_seed(seed)
         self.step = 0
         self.caution = Caution()
         self.earlier_steps = len(history)
         self._clock = time.perf_counter() - (history.seconds[-1] if history.seconds else 0.0)
-        self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        factors = {n: protocol.rate_factor(n) for n, _ in model.named_parameters()}
+        self._frozen = [
+            p for n, p in model.named_parameters() if p.requires_grad and not factors[n]
+        ]
+        for p in self._frozen:
+            p.requires_grad_(False)
+        trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        # Parameters of one learning rate stand together: an optimiser has one call for them all.
+        self.parameters = dict(sorted(trained, key=lambda item: factors[item[0]]))
         sizes = [p.numel() for p in self.parameters.values()]
         self.buffer = torch.zeros(sum(sizes) + 1, dtype=model.dtype, device=model.device)
         self.gradient = self.buffer[:-1]
         for part, p in zip(self.gradient.split(sizes), self.parameters.values(), strict=True):
             p.grad = part.view_as(p)
-        self.optimiser = torch.optim.Adam(
-            self.parameters.values(), fused=model.device.type in ("cpu", "cuda")
-        )
+        self._factors = sorted({factors[name] for name in self.parameters})
+        groups = [
+            {"params": [p for n, p in self.parameters.items() if factors[n] == factor]}
+            for factor in self._factors
+        ]
+        self.optimiser = (make_optimiser or protocol.make_optimiser)(groups)
 
     def update(self, learning_rate: float) -> None:
-        """One Adam step with the gradient in the buffer."""
-        self.optimiser.param_groups[0]["lr"] = learning_rate
+        """One step of the optimiser with the gradient in the buffer."""
+        for group, factor in zip(self.optimiser.param_groups, self._factors, strict=True):
+            group["lr"] = factor * learning_rate
         self.optimiser.step()
         self.step += 1
 
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
         """Add the step just finished to the history."""
-        noise = float(self.model.likelihood.noise.detach().sqrt().mean())
+        noise = self.model.likelihood.summary().get("noise", 0.0)
         seconds = time.perf_counter() - self._clock
         number = self.history.step[-1] + 1 if self.history.step else 0
         self.history.append(number, elbo, kl_weight, learning_rate, noise, seconds)
 
     def release_gradients(self) -> None:
-        """Let go of the gradients when training ends."""
+        """Let go of the gradients when training ends, and of what was kept fixed for it."""
         for p in self.parameters.values():
             p.grad = None
+        for p in self._frozen:
+            p.requires_grad_(True)
 
     def tensors(self) -> dict[str, Tensor]:
         """Model and optimiser, by name; not copied."""
         found = {MODEL + name: value for name, value in self.model.state_dict().items()}
         for name, p in self.parameters.items():
             for key, value in self.optimiser.state.get(p, {}).items():
-                found[f"adam.{key}.{name}"] = value
+                if isinstance(value, Tensor):
+                    found[f"{_OPTIMISER}{key}.{name}"] = value
         return found
 
     @torch.no_grad()
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Set model and optimiser to copies of :meth:`tensors`."""
         Checkpoint(tensors, {}).load_into(self.model)
-        keys = ("step", "exp_avg", "exp_avg_sq")
-        moments = {
-            index: {key: tensors[f"adam.{key}.{name}"].clone() for key in keys}
-            for index, name in enumerate(self.parameters)
-            if f"adam.step.{name}" in tensors  # none before the first step
-        }
+        moments: dict[int, dict[str, Tensor]] = {}
+        numbers = {name: index for index, name in enumerate(self.parameters)}
+        for label, value in tensors.items():
+            if label.startswith(_OPTIMISER):  # none before the first step
+                key, name = label.removeprefix(_OPTIMISER).split(".", 1)
+                moments.setdefault(numbers[name], {})[key] = value.clone()
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
 
@@ -105,7 +134,7 @@ class TrainingState:
         order, position = self.batches.state()
         tensors = {
             **self.tensors(),
-            "generator.noise": self.noise.get_state(),
+            "generator.noise": self.generator.get_state(),
             "generator.order": order,
             "history": self.history.to_tensor(),
         }
@@ -130,13 +159,13 @@ class TrainingState:
                 "rows in the same order and scaling, or use another checkpoint directory."
             )
         noise = tensors["generator.noise"]
-        if noise.shape != self.noise.get_state().shape:
+        if noise.shape != self.generator.get_state().shape:
             raise CheckpointError(
                 "The checkpoint was written on another kind of device, whose random numbers "
                 f"{self.model.device} cannot continue. Resume on the same kind of device."
             )
         self.load_tensors(tensors)
-        self.noise.set_state(noise)
+        self.generator.set_state(noise)
         same = info["num_batches"] == self.batches.num_batches
         self.batches.load(
             tensors["generator.order"], info["position"] if same else self.batches.num_batches

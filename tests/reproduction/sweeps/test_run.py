@@ -8,8 +8,8 @@ import pytest
 
 from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps import run as run_module
-from deepwishart.reproduction.sweeps.run import make_protocol, run, thin
-from deepwishart.training import CheckpointStore, History, TrainingError
+from deepwishart.reproduction.sweeps.run import run, thin
+from deepwishart.training import CheckpointStore, History, Protocol, TrainingError
 
 SPEC = RunSpec("yacht", 0, "dwp", 2, protocol="fast")
 SETTINGS = Settings(num_inducing=6, max_iter=30, elbo_samples=50, test_samples=10)
@@ -108,7 +108,7 @@ def test_a_run_that_cannot_be_trained_is_recorded_as_failed(dataset, tmp_path, m
         history.append(0, -1.0, 1.0, 0.1, 0.1, 0.5)
         raise TrainingError("the gradient is NaN.", step=1, layer="layer 1", last_good=None)
 
-    monkeypatch.setattr(run_module, "train", fail)
+    monkeypatch.setattr(run_module, "run_training", fail)
     record, curve = run(SPEC, SETTINGS, dataset, tmp_path)
     assert record["status"] == "failed"
     assert record["reason"] == "TrainingError: the gradient is NaN."
@@ -127,13 +127,13 @@ def test_other_errors_are_not_results(dataset, tmp_path, monkeypatch):
     def fail(*arguments, **rest):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(run_module, "train", fail)
+    monkeypatch.setattr(run_module, "run_training", fail)
     with pytest.raises(OSError, match="No space left"):
         run(SPEC, SETTINGS, dataset, tmp_path)
 
 
 def test_epochs_of_minibatches():
-    protocol = make_protocol("paper", 4500)
+    protocol = Protocol.named("paper", 4500)
     history = History()
     for step in range(10):
         history.append(step, 0.0, 1.0, 0.01, 0.1, 0.2 * (step + 1))

@@ -17,15 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 import deepwishart
 from deepwishart._support.machine import resolve_device, threads
 from deepwishart.linalg import CholeskyError
-from deepwishart.models import DeepKernelProcess, build
 from deepwishart.objectives import elbo
-from deepwishart.reproduction.datasets import Dataset, Standardised, standardise
-from deepwishart.reproduction.sweeps.evaluate import evaluate
+from deepwishart.pipeline import (
+    ScaledModel,
+    adjust_protocol,
+    estimate_elbo,
+    model_options,
+    run_training,
+    score,
+)
+from deepwishart.reproduction.datasets import Dataset, Split
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.training import (
     CheckpointError,
@@ -34,10 +39,9 @@ from deepwishart.training import (
     ProgressEvent,
     Protocol,
     TrainingError,
-    train,
 )
 
-__all__ = ["Outcome", "make_protocol", "run", "thin"]
+__all__ = ["Outcome", "run", "thin"]
 
 CURVE_POINTS = 400
 NUMERICAL_ERRORS = (TrainingError, CholeskyError, torch.linalg.LinAlgError, FloatingPointError)
@@ -87,17 +91,21 @@ def run(
     """
     execution = execution or Execution()
     device = resolve_device(execution.device)
-    data = standardise(dataset.split(spec.split))
-    num_rows = len(data.split.X_train)
-    protocol = make_protocol(spec.protocol, num_rows, settings.max_iter)
+    split = dataset.split(spec.split)
+    num_rows = len(split.X_train)
+    options = model_options(spec.protocol, num_rows, settings.output)
+    protocol = adjust_protocol(
+        spec.protocol, num_rows, max_iter=settings.max_iter, output=options["output"]
+    )
     record = {
         **spec.to_dict(),
         "status": "ok",
         "num_train": num_rows,
-        "num_test": len(data.split.X_test),
+        "num_test": len(split.X_test),
         "versions": _versions(),
         "settings": {
             **dataclasses.asdict(settings),
+            **options,
             "protocol": dataclasses.asdict(protocol),
             "threads": execution.threads,
             "device": device.type,
@@ -107,26 +115,13 @@ def run(
     store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
     with threads(execution.threads):
         try:
-            model = _train(spec, settings, data, protocol, device, store, history, progress)
-            record.update(_evaluate(model, data, settings, spec.seed))
+            scaled = _train(spec, settings, split, protocol, device, store, history, progress)
+            record.update(_evaluate(scaled, split, settings, spec.seed))
         except NUMERICAL_ERRORS as error:
             record.update(status="failed", reason=f"{type(error).__name__}: {error}")
     record.update(_timings(history, protocol, num_rows))
     record["finished_at"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Outcome(record, thin(history, CURVE_POINTS))
-
-
-def make_protocol(name: str, num_rows: int, max_iter: int | None = None) -> Protocol:
-    """The named protocol; with another number of steps, KL annealing keeps its proportion.
-
-    >>> make_protocol("paper", 300, max_iter=2000).kl_anneal
-    100
-    """
-    protocol = Protocol.named(name, num_rows)
-    if max_iter is None:
-        return protocol
-    anneal = round(protocol.kl_anneal * max_iter / protocol.max_iter)
-    return protocol.replace(max_iter=max_iter, kl_anneal=anneal)
 
 
 def thin(history: History, num_points: int) -> dict[str, list[float]]:
@@ -153,64 +148,64 @@ def thin(history: History, num_points: int) -> dict[str, list[float]]:
 def _train(
     spec: RunSpec,
     settings: Settings,
-    data: Standardised,
+    split: Split,
     protocol: Protocol,
     device: torch.device,
     store: CheckpointStore,
     history: History,
     progress: Callable[[ProgressEvent], None] | None,
-) -> DeepKernelProcess:
-    dtype = getattr(torch, settings.dtype)
-    X = torch.as_tensor(data.split.X_train, dtype=dtype, device=device)
-    y = torch.as_tensor(data.split.y_train, dtype=dtype, device=device)
+) -> ScaledModel:
+    X, y = split.X_train, split.y_train[:, None]
 
-    def new_model() -> DeepKernelProcess:
-        return build(
+    def new_model() -> ScaledModel:
+        return ScaledModel.build(
             spec.process,
             X,
             y,
+            device=device,
             depth=spec.depth,
             num_inducing=settings.num_inducing,
             kernel=settings.kernel,
-            dtype=dtype,
+            dtype=getattr(torch, settings.dtype),
             seed=spec.seed,
+            **model_options(spec.protocol, len(X), settings.output),
         )
 
-    def train_from_checkpoint(model: DeepKernelProcess) -> DeepKernelProcess:
-        train(
-            model,
-            X,
-            y,
+    def train_from_checkpoint(scaled: ScaledModel) -> ScaledModel:
+        data = scaled.standardise(X, y)
+        run_training(
+            scaled.model,
+            *data,
             protocol,
             seed=spec.seed,
             history=history,
             checkpoints=store,
-            resume=True,
             progress=progress,
         )
-        return model
+        return scaled
 
     _warm_up(new_model(), X, y)
     try:
-        model = train_from_checkpoint(new_model())
+        scaled = train_from_checkpoint(new_model())
     except CheckpointError:
         # Checkpoints of a sweep are scratch files: one of another version or setting is worth
         # less than a run that goes on.
         store.clear()
         history.truncate(0)
         history.recoveries.clear()
-        model = train_from_checkpoint(new_model())
+        scaled = train_from_checkpoint(new_model())
     if history.stopped_by == "interrupt":
         raise KeyboardInterrupt
-    return model
+    return scaled
 
 
 @torch.no_grad()
-def _warm_up(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
+def _warm_up(scaled: ScaledModel, X: np.ndarray, y: np.ndarray) -> None:
     """Load, or on a new machine compile, whatever is needed, before the clock starts."""
-    source = torch.Generator(model.device).manual_seed(0)
+    source = torch.Generator(scaled.model.device).manual_seed(0)
     with suppress(*NUMERICAL_ERRORS):  # training deals with those better
-        elbo(model, X[:1], y[:1], num_data=len(X), num_samples=2, generator=source)
+        data = scaled.standardise(X[:100], y[:100])
+        elbo(scaled.model, *data, num_data=len(data[0]), num_samples=2, generator=source)
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
@@ -228,17 +223,27 @@ def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, f
     }
 
 
-def _evaluate(
-    model: DeepKernelProcess, data: Standardised, settings: Settings, seed: int
-) -> dict[str, float]:
+def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) -> dict[str, float]:
+    """The paper's two numbers and three more.
+
+    The ELBO is per training point in standardised units. Everything about test points is in the
+    original units of y: the log likelihood is that of the mixture over ``test_samples`` posterior
+    samples, averaged over test points.
+    """
     began = time.perf_counter()
-    numbers = evaluate(
-        model,
-        data,
-        elbo_samples=settings.elbo_samples,
-        test_samples=settings.test_samples,
-        seed=seed + _EVALUATION_SEED,
+    data = scaled.standardise(split.X_train, split.y_train[:, None])
+    generator = torch.Generator(scaled.model.device).manual_seed(seed + _EVALUATION_SEED)
+    bound = estimate_elbo(
+        scaled.model, *data, num_samples=settings.elbo_samples, generator=generator
     )
+    prediction = scaled.predict(split.X_test, settings.test_samples, seed + _EVALUATION_SEED + 1)
+    (scores,) = score(prediction, split.y_test[:, None])
+    numbers = {
+        "elbo": bound.mean,
+        "elbo_se": bound.standard_error,
+        "test_log_likelihood": scores.pop("log_likelihood"),
+        **scores,
+    }
     for name, value in numbers.items():
         if not math.isfinite(value):
             raise FloatingPointError(f"after training, {name} is {value}.")

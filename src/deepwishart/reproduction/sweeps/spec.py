@@ -11,6 +11,7 @@ from typing import Any
 __all__ = ["Execution", "RunSpec", "Settings", "expand", "parse_numbers"]
 
 DTYPES = ("float64", "float32")
+OUTPUTS = ("auto", "inducing", "collapsed")
 DEVICES = ("cpu", "cuda", "auto")
 _KINDS = dict(dataset=str, split=int, process=str, depth=int, seed=int, protocol=str)
 
@@ -80,6 +81,7 @@ class Settings:
             ``None``.
         kernel: name of the kernel.
         dtype: ``"float64"`` or ``"float32"``.
+        output: the output layer, ``"inducing"`` or ``"collapsed"``; the protocol's if ``"auto"``.
         elbo_samples: posterior samples for the final ELBO.
         test_samples: posterior samples for predictions.
 
@@ -91,6 +93,7 @@ class Settings:
     max_iter: int | None = None
     kernel: str = "squared_exponential"
     dtype: str = "float64"
+    output: str = "auto"
     elbo_samples: int = 1000
     test_samples: int = 100
 
@@ -100,6 +103,8 @@ class Settings:
             _at_least_one(self, "max_iter")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}.")
+        if self.output not in OUTPUTS:
+            raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {self.output!r}.")
 
 
 @dataclass(frozen=True)

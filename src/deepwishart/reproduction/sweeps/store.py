@@ -134,9 +134,11 @@ class ResultsStore:
         """
         path = self.directory / "settings.json"
         saved = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        wanted = {"settings": asdict(settings), "protocols": dict(protocols)}
+        wanted = json.loads(
+            json.dumps({"settings": asdict(settings), "protocols": dict(protocols)})
+        )
         self._compare(saved.get("settings", {}), wanted["settings"], "")
-        for name, protocol in protocols.items():
+        for name, protocol in wanted["protocols"].items():
             self._compare(saved.get("protocols", {}).get(name, {}), protocol, f"protocol {name}: ")
         wanted["protocols"] = {**saved.get("protocols", {}), **wanted["protocols"]}
         if wanted != saved:

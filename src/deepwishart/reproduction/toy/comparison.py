@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.machine import threads
-from deepwishart.models import DeepKernelProcess, build
-from deepwishart.predict import FunctionSamples
-from deepwishart.reproduction.sweeps.evaluate import estimate_elbo
+from deepwishart.models import DeepKernelProcess, FunctionSamples, build
+from deepwishart.pipeline import estimate_elbo
 from deepwishart.training import History, ProgressEvent, Protocol, train
 
 __all__ = ["ToyData", "ToyRun", "ToySettings", "measure", "run_toy", "toy_data", "variety"]

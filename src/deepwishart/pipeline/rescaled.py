@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.predict import Predictive
 
 __all__ = ["RescaledPredictive"]
@@ -37,22 +37,22 @@ class RescaledPredictive:
     """
 
     def __init__(self, predictive: Predictive, scaling: Standardiser, squeeze: bool) -> None:
-        self._predictive = predictive
-        self._scaling = scaling
+        self.standardised = predictive
+        self.scaling = scaling
         self._squeeze = squeeze
 
     def __len__(self) -> int:
-        return len(self._predictive)
+        return len(self.standardised)
 
     @property
     def num_samples(self) -> int:
         """Number of components of the mixture."""
-        return self._predictive.num_samples
+        return self.standardised.num_samples
 
     def components(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
-        for mean, std in self._predictive.components():
-            yield self._scaling.inverse(_numpy(mean)), _numpy(std) * self._scaling.scale
+        for mean, std in self.standardised.components():
+            yield self.scaling.inverse(_numpy(mean)), _numpy(std) * self.scaling.scale
 
     @property
     def mean(self) -> np.ndarray:
@@ -72,24 +72,26 @@ class RescaledPredictive:
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components."""
         # Filled in place: small results kept between large temporaries would fragment the memory.
-        location = np.empty((len(self), self._predictive.num_outputs))
+        location = np.empty((len(self), self.standardised.num_outputs))
         spread = np.empty_like(location)
         done = 0
-        for mean, std in self._predictive.components():
+        for mean, std in self.standardised.components():
             rows = slice(done, done + mean.shape[1])
             location[rows] = _numpy(mean.mean(0))
             spread[rows] = _numpy((std.square().mean(0) + mean.var(0, correction=0)).sqrt())
             done = rows.stop
-        scale = self._scaling.scale
-        return self._shape(self._scaling.inverse(location)), self._shape(spread * scale)
+        scale = self.scaling.scale
+        return self._shape(self.scaling.inverse(location)), self._shape(spread * scale)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of each row's targets in original units, ``(N,)``."""
-        return _numpy(self._predictive.log_prob(self._targets(y))) - self._scaling.log_scale.sum()
+        return (
+            _numpy(self.standardised.log_prob(self.standardise(y))) - self.scaling.log_scale.sum()
+        )
 
     def cdf(self, y: Any) -> np.ndarray:
         """Marginal distribution function of each column at ``y``."""
-        return self._shape(self._table(self._predictive.cdf(self._targets(y))))
+        return self._shape(self._table(self.standardised.cdf(self.standardise(y))))
 
     def quantile(self, p: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """Marginal quantiles; a leading dimension K for K probabilities ``p``."""
@@ -98,27 +100,28 @@ class RescaledPredictive:
             raise ValueError(
                 f"Quantiles are given by probabilities strictly between 0 and 1, got {p}."
             )
-        values = [self._table(self._predictive.quantile(float(q))) for q in np.atleast_1d(levels)]
-        result = self._shape(self._scaling.inverse(np.stack(values)))
+        values = [self._table(self.standardised.quantile(float(q))) for q in np.atleast_1d(levels)]
+        result = self._shape(self.scaling.inverse(np.stack(values)))
         return result if levels.ndim else result[0]
 
     def sample(self, num_samples: int = 1, generator: torch.Generator | None = None) -> np.ndarray:
         """Independent draws of the targets, ``(num_samples, N, D)`` or ``(num_samples, N)``."""
-        drawn = _numpy(self._predictive.sample(num_samples, generator))
-        table = drawn.reshape(num_samples, len(self), self._predictive.num_outputs)
-        return self._shape(self._scaling.inverse(table))
+        drawn = _numpy(self.standardised.sample(num_samples, generator))
+        table = drawn.reshape(num_samples, len(self), self.standardised.num_outputs)
+        return self._shape(self.scaling.inverse(table))
 
-    def _targets(self, y: Any) -> Tensor:
+    def standardise(self, y: Any) -> Tensor:
+        """Targets in standardised units, ``(N, D)``."""
         values = np.asarray(y, dtype=np.float64)
-        shape = (len(self), self._predictive.num_outputs)
+        shape = (len(self), self.standardised.num_outputs)
         if values.shape != shape and not (shape[1] == 1 and values.shape == shape[:1]):
             raise ValueError(
                 f"y must have {shape[0]} rows and {shape[1]} columns, got {values.shape}."
             )
-        return torch.as_tensor(self._scaling.forward(values.reshape(shape)))
+        return torch.as_tensor(self.scaling.forward(values.reshape(shape)))
 
     def _table(self, values: Tensor) -> np.ndarray:
-        return _numpy(values).reshape(len(self), self._predictive.num_outputs)
+        return _numpy(values).reshape(len(self), self.standardised.num_outputs)
 
     def _shape(self, table: np.ndarray) -> np.ndarray:
         return table[..., 0] if self._squeeze else table

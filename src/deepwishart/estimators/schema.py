@@ -1,0 +1,144 @@
+"""What a model's files may say, checked before anything is made of it.
+
+The files may come from a stranger: every number is checked for its type and range, and every size
+against the tensors that are there, so that a small file cannot ask for a large model.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from deepwishart.estimators.checks import DTYPES
+from deepwishart.models import OUTPUTS
+from deepwishart.persistence import ModelFileError
+
+__all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
+
+# What the shape and meaning of a model's parameters depend on.
+STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter", "output")
+_SINCE_0_2 = {"output": "inducing"}  # with what version 0.1, which did not say, had
+_COUNTS = ("num_features", "num_outputs", "num_inducing")
+_HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
+# The inducing inputs of a model, of its first layer, or of its only one.
+_POINTS = (
+    "inducing_inputs",
+    "layers.0.whitened.inputs",
+    "output.whitened.inputs",
+    "output.inducing_inputs",
+)
+_ROWS = ("training_inputs", "training_targets")
+_MOST = 2**31
+# Elements of the features that a model is built from: more than any stored tensor, but not memory
+# without end. Wide layers have no tensor of their width.
+_LARGEST_FEATURES = 2**27
+
+
+def require(condition: bool, what: str) -> None:
+    """Raise :class:`~deepwishart.persistence.ModelFileError` unless the condition holds."""
+    if not condition:
+        raise ModelFileError(f"The saved model does not describe a regressor: {what}.")
+
+
+def is_count(value: Any, least: int = 1, most: int = _MOST) -> bool:
+    """An integer in a range."""
+    return type(value) is int and least <= value <= most
+
+
+def is_number(value: Any) -> bool:
+    """A finite number."""
+    return (type(value) is float and math.isfinite(value)) or is_count(value, -(2**63), 2**63)
+
+
+def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a config that is incomplete, of wrong types, or does not fit the stored tensors."""
+    for name in ("parameters", "structure", "training"):
+        require(isinstance(config.get(name), dict), f"{name} is missing or no object")
+    for name in _COUNTS:
+        require(is_count(config.get(name)), f"{name} is no count")
+    require(is_count(config.get("seed"), 0, 2**62), "seed is no seed")
+    single = config.get("single_column")
+    require(
+        isinstance(single, bool) and (not single or config["num_outputs"] == 1),
+        "single_column contradicts num_outputs",
+    )
+    names = config.get("feature_names", ())
+    require(
+        names is None or (_texts(names) and len(names) == config["num_features"]),
+        "feature_names are not as many as num_features",
+    )
+    _check_scaling(config.get("input_scaling"), config["num_features"], "input_scaling")
+    _check_scaling(config.get("target_scaling"), config["num_outputs"], "target_scaling")
+    training = config["training"]
+    require(is_number(training.get("elbo")), "the ELBO is no number")
+    require(is_count(training.get("steps"), 0), "steps is no count")
+    _check_sizes(config, tensors)
+
+
+def check_history(history: Mapping[str, Any]) -> None:
+    """Refuse a history whose columns are no lists of numbers."""
+    for name in (*_HISTORY, "recoveries"):
+        values = history.get(name)
+        numbers = isinstance(values, list) and all(is_number(value) for value in values)
+        require(numbers, f"{name} of the history is no list of numbers")
+    require(all(is_count(step, 0) for step in history["step"]), "a step of the history is no count")
+
+
+def _texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _check_scaling(scaling: Any, length: int, what: str) -> None:
+    for name in ("magnitude", "location", "spread"):
+        values = scaling.get(name) if isinstance(scaling, dict) else None
+        require(
+            isinstance(values, list)
+            and len(values) == length
+            and all(is_number(value) and (value > 0 or name == "location") for value in values),
+            f"{name} of {what} is no list of {length} numbers",
+        )
+
+
+def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    structure = {**_SINCE_0_2, **config["structure"]}
+    require(structure.keys() == set(STRUCTURE), "structure has other entries than it should")
+    require(structure["output"] in OUTPUTS, f"Unknown output {structure['output']!r:.40}")
+    rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
+    collapsed = structure["output"] == "collapsed"
+    require(
+        [shape[1:] for shape in rows]
+        == [(config["num_features"],), (config["num_outputs"],)] * collapsed
+        and len({shape[:1] for shape in rows}) <= 1,
+        "the rows that it predicts from are missing or of other sizes",
+    )
+    dtype = DTYPES.get(structure["dtype"]) if isinstance(structure["dtype"], str) else None
+    require(dtype is not None, f"Unknown dtype {structure['dtype']!r:.40}")
+    require(
+        all(tensor.dtype == dtype for tensor in tensors.values()),
+        f"there are tensors of another type than {structure['dtype']}",
+    )
+    hidden = {match[1] for name in tensors if (match := re.match(r"layers\.(\d+)\.", name))}
+    require(
+        is_count(structure["depth"]) and structure["depth"] == len(hidden) + 1,
+        f"depth is {structure['depth']!r:.40}, but there are tensors of {len(hidden) + 1} layers",
+    )
+    found = next((tuple(tensors[name].shape) for name in _POINTS if name in tensors), ())
+    asked = (config["num_inducing"], config["num_features"])
+    require(
+        found == asked, f"inducing points should have the sizes {asked}, the tensor has {found}"
+    )
+    width = structure["width"] or config["num_features"]
+    stored = sum(tensor.numel() for tensor in tensors.values())
+    require(
+        is_count(width) and width * asked[0] <= max(_LARGEST_FEATURES, 64 * stored),
+        f"width is {structure['width']!r:.40}",
+    )
+    outputs = tensors.get("likelihood.log_noise")
+    require(
+        outputs is not None and outputs.numel() == config["num_outputs"],
+        "num_outputs is not that of the likelihood",
+    )

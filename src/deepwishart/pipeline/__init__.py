@@ -1,0 +1,37 @@
+"""From a table of numbers to a trained model and its scores: standardise, build, train, evaluate.
+
+One path for everything that trains a model on data: the scikit-learn regressor, the paper's
+experiments and the demonstration::
+
+    scaled = ScaledModel.build("dwp", X, y, depth=2)  # standardise, build
+    data = scaled.standardise(X, y)
+    protocol = adjust_protocol("fast", len(X), max_iter=500)
+    history = run_training(scaled.model, *data, protocol)  # train
+    bound = estimate_elbo(scaled.model, *data)  # evaluate
+    (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
+"""
+
+from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
+from deepwishart.pipeline.rescaled import RescaledPredictive
+from deepwishart.pipeline.scaled_model import ScaledModel
+from deepwishart.pipeline.standardise import Standardiser
+from deepwishart.pipeline.training import (
+    adjust_protocol,
+    checkpoint_store,
+    model_options,
+    run_training,
+)
+
+__all__ = [
+    "Bound",
+    "RescaledPredictive",
+    "ScaledModel",
+    "Standardiser",
+    "adjust_protocol",
+    "checkpoint_store",
+    "estimate_elbo",
+    "model_options",
+    "run_training",
+    "score",
+    "score_constant",
+]

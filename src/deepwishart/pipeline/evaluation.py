@@ -1,0 +1,133 @@
+"""The numbers that are reported for a trained model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepwishart import metrics
+from deepwishart.models import DeepKernelProcess
+from deepwishart.objectives import elbo
+from deepwishart.pipeline.rescaled import RescaledPredictive
+
+__all__ = ["Bound", "estimate_elbo", "score", "score_constant"]
+
+_BATCH_SAMPLES = 10
+_BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
+
+
+class Bound(NamedTuple):
+    """A Monte Carlo estimate of the ELBO per data point, and its standard error."""
+
+    mean: float
+    standard_error: float
+
+
+@torch.no_grad()
+def estimate_elbo(
+    model: DeepKernelProcess,
+    X: Tensor,
+    y: Tensor,
+    *,
+    num_samples: int = 1000,
+    generator: torch.Generator | None = None,
+) -> Bound:
+    r"""ELBO per data point over all rows, with a standard error:
+
+    .. math:: \frac1B \sum_b \text{ELBO}_b \pm
+              \Big(\frac{1}{B(B-1)} \sum_b (\text{ELBO}_b - \overline{\text{ELBO}})^2\Big)^{1/2}
+
+    over B independent estimates of 10 posterior samples each. Rows are streamed in chunks, which
+    keeps memory bounded and the estimate unbiased.
+
+    Args:
+        model: any process.
+        X: all training inputs ``(N, num_features)``.
+        y: all training targets ``(N,)`` or ``(N, D)``.
+        num_samples: posterior samples in all, rounded up to a multiple of 10, and at least 20.
+        generator: randomness; PyTorch's default generator if ``None``.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> estimate_elbo(model, X, X.sin(), num_samples=50).standard_error > 0
+    True
+    """
+    rows = max(1, _BLOCK_ELEMENTS // (_BATCH_SAMPLES * model.num_inducing))
+    rows = len(X) if model.output.needs_rows else rows
+    options: dict[str, Any] = {"num_data": len(X), "num_samples": _BATCH_SAMPLES}
+    estimates = torch.zeros(max(2, math.ceil(num_samples / _BATCH_SAMPLES)), dtype=torch.float64)
+    for index in range(len(estimates)):
+        for inputs, targets in zip(X.split(rows), y.split(rows), strict=True):
+            bound = elbo(model, inputs, targets, generator=generator, **options)
+            estimates[index] += bound.item() * len(inputs) / len(X)
+    return Bound(estimates.mean().item(), estimates.std().item() / math.sqrt(len(estimates)))
+
+
+def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
+    """Log likelihood per row, RMSE, CRPS and coverage of the 90% interval of each target column.
+
+    All in the units of ``y``, but computed in standardised ones, where squares stay finite.
+
+    Args:
+        prediction: for the rows of ``y``.
+        y: targets ``(N,)`` or ``(N, D)``.
+
+    >>> from deepwishart.pipeline import ScaledModel
+    >>> X = np.linspace(0.0, 600.0, 30)[:, None]
+    >>> (scores,) = score(ScaledModel.build("dwp", X, X, num_inducing=5).predict(X, 5), X)
+    >>> sorted(scores), 0 < scores["rmse"] < 200
+    (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
+    """
+    marginals = [
+        _Marginal(prediction.standardised, column)
+        for column in range(len(prediction.scaling.scale))
+    ]
+    return _scores(marginals, prediction, y)
+
+
+def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
+    """The same scores for a guess that ignores the inputs: mean and standard deviation of the
+    training rows.
+
+    >>> from deepwishart.pipeline import ScaledModel
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> prediction = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
+    >>> round(score_constant(prediction, X)[0]["rmse"], 4)
+    8.165
+    """
+    guess = torch.zeros(len(prediction)), torch.ones(len(prediction))
+    return _scores([guess] * len(prediction.scaling.scale), prediction, y)
+
+
+def _scores(
+    marginals: list[Any], units: RescaledPredictive, y: np.ndarray
+) -> list[dict[str, float]]:
+    scales = units.scaling.scale.tolist(), units.scaling.log_scale.tolist()
+    columns = zip(marginals, units.standardise(y).T, *scales, strict=True)
+    return [
+        {
+            "log_likelihood": metrics.log_likelihood(guess, targets) - log_scale,
+            "rmse": metrics.rmse(guess, targets) * scale,
+            "crps": metrics.crps(guess, targets) * scale,
+            "coverage90": metrics.interval_coverage(guess, targets, 0.9),
+        }
+        for guess, targets, scale, log_scale in columns
+    ]
+
+
+class _Marginal:
+    """One target column of a prediction."""
+
+    def __init__(self, prediction: metrics.MixturePrediction, column: int) -> None:
+        self._prediction = prediction
+        self._columns = slice(column, column + 1)
+
+    def components(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for mean, std in self._prediction.components():
+            yield mean[..., self._columns], std[..., self._columns]

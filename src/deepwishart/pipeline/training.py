@@ -1,0 +1,176 @@
+"""How long and how to train, and the training run itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from deepwishart.models import DeepKernelProcess
+from deepwishart.training import (
+    CheckpointStore,
+    History,
+    PlateauStopper,
+    ProgressEvent,
+    Protocol,
+    train,
+)
+
+__all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
+
+COLLAPSED_ROWS = 10_000
+_PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
+
+
+def model_options(protocol: Protocol | str, num_rows: int, output: str = "auto") -> dict[str, Any]:
+    """Options of :func:`deepwishart.build` that go with a protocol.
+
+    The paper's protocol has the paper's output layer and starting value of q. Otherwise the output
+    layer is collapsed as long as all rows are visited at every step.
+
+    Args:
+        protocol: a protocol, or the name of a ready-made one.
+        num_rows: number of training rows.
+        output: ``"collapsed"``, ``"inducing"``, or ``"auto"``.
+
+    >>> model_options("fast", 500), model_options("paper", 500)["output"]
+    ({'output': 'collapsed'}, 'inducing')
+    """
+    paper = protocol == "paper"
+    if output == "auto":
+        small = num_rows <= COLLAPSED_ROWS
+        whole = not isinstance(protocol, Protocol) or (protocol.batch_size or num_rows) >= num_rows
+        output = "collapsed" if small and whole and not paper else "inducing"
+    return {"output": output, "mixing": _PAPER_MIXING} if paper else {"output": output}
+
+
+def adjust_protocol(
+    protocol: Protocol | str,
+    num_rows: int,
+    *,
+    max_iter: int | None = None,
+    learning_rate: float | None = None,
+    batch_size: int | str | None = "auto",
+    kl_anneal: int | None = None,
+    num_samples: int | None = None,
+    output: str = "inducing",
+) -> Protocol:
+    """A protocol for ``num_rows`` rows with some of its numbers changed.
+
+    What is ``None`` stays as the protocol has it. With another ``max_iter`` the annealing, and
+    with another ``learning_rate`` the final learning rate, keep their proportion to it.
+
+    Args:
+        protocol: a protocol, or the name of a ready-made one.
+        num_rows: number of training rows.
+        max_iter: number of steps.
+        learning_rate: first learning rate.
+        batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
+        kl_anneal: steps over which the Kullback--Leibler term fades in.
+        num_samples: posterior samples per step.
+        output: the model's output layer; ``"collapsed"`` needs all rows at every step.
+
+    >>> adjust_protocol("paper", 300, max_iter=2000).kl_anneal
+    100
+    """
+    base = Protocol.named(protocol, num_rows) if isinstance(protocol, str) else protocol
+    changes: dict[str, Any] = {}
+    if output == "collapsed":
+        base, batch_size = base.replace(batch_size=None), None
+    if max_iter is not None:
+        anneal = round(base.kl_anneal * max_iter / base.max_iter)
+        changes |= {"max_iter": max_iter, "kl_anneal": anneal}
+    if learning_rate is not None:
+        final = base.final_learning_rate * learning_rate / base.learning_rate
+        changes |= {"learning_rate": learning_rate, "final_learning_rate": final}
+    if kl_anneal is not None:
+        changes["kl_anneal"] = kl_anneal
+    if num_samples is not None:
+        changes["num_samples"] = num_samples
+    size = base.batch_size if isinstance(batch_size, str) else batch_size
+    changes["batch_size"] = None if size is None or size >= num_rows else size
+    return base.replace(**changes)
+
+
+def run_training(
+    model: DeepKernelProcess,
+    X: Tensor,
+    y: Tensor,
+    protocol: Protocol,
+    *,
+    seed: int = 0,
+    history: History | None = None,
+    checkpoints: CheckpointStore | None = None,
+    early_stopping: bool = False,
+    progress: Callable[[ProgressEvent], None] | None = None,
+) -> History:
+    """Train ``model`` in place, from the newest checkpoint if there is one.
+
+    Args:
+        model: changed in place.
+        X: all inputs ``(N, num_features)``, standardised.
+        y: all targets ``(N, D)``, standardised.
+        protocol: how to train.
+        seed: seed of the Monte Carlo noise and of the order of rows.
+        history: record of earlier training to append to.
+        checkpoints: where checkpoints go, see :func:`checkpoint_store`.
+        early_stopping: stop when the smoothed objective has stopped rising.
+        progress: called after every step.
+
+    Returns:
+        The history: ``history`` itself if it was given.
+
+    >>> import torch
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> len(run_training(model, X, X.sin(), adjust_protocol("fast", len(X), max_iter=3)))
+    3
+    """
+    window = max(10, protocol.max_iter // 10)
+    return train(
+        model,
+        X,
+        y,
+        protocol,
+        seed=seed,
+        history=history,
+        checkpoints=checkpoints,
+        resume=checkpoints is not None,
+        progress=progress,
+        should_stop=PlateauStopper(window=window, min_delta=1e-3) if early_stopping else None,
+    )
+
+
+def checkpoint_store(
+    directory: str | os.PathLike[str],
+    model: DeepKernelProcess,
+    X: Tensor,
+    y: Tensor,
+    protocol: Protocol,
+    seed: int,
+) -> CheckpointStore:
+    """A directory of its own for every combination of data, initial model, protocol and seed: the
+    same run started again resumes, a different one cannot pick its checkpoints up by mistake.
+
+    >>> import torch
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> protocol = adjust_protocol("fast", len(X))
+    >>> first, other = (checkpoint_store("runs", model, X, X.sin(), protocol, s) for s in (0, 1))
+    >>> first.directory == other.directory
+    False
+    """
+    digest = hashlib.sha256(repr((sorted(asdict(protocol).items()), seed)).encode())
+    for name, tensor in [("X", X), ("y", y), *model.state_dict().items()]:
+        array = np.ascontiguousarray(tensor.detach().cpu().numpy())
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return CheckpointStore(Path(directory) / digest.hexdigest()[:16])
