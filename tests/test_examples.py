@@ -131,7 +131,7 @@ def test_layer_of_the_extending_page_can_be_its_prior() -> None:
     with torch.no_grad():
         layer.log_std.zero_()
     points = torch.linspace(-1, 1, 5, dtype=torch.float64).unsqueeze(-1)
-    _, log_ratio = layer.sample_inducing(points, module.Noise(20))
+    log_ratio = layer.sample(points, module.dw.Randomness(20)).log_ratio
     torch.testing.assert_close(log_ratio, torch.zeros_like(log_ratio), atol=1e-12, rtol=0)
 
 

@@ -229,12 +229,18 @@ def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
     except NotImplementedError:
         centre = mixture.components.mean.flatten(0, 1)
         reach = mixture.components.stddev.flatten(0, 1).amax(0) + 1e-6
-        low, high = centre.amin(0) - reach, centre.amax(0) + reach
+        # Distributions refuse values outside their support.
+        support = mixture.components.support
+        ends = [
+            torch.as_tensor(getattr(support, name, limit), dtype=reach.dtype, device=reach.device)
+            for name, limit in (("lower_bound", -math.inf), ("upper_bound", math.inf))
+        ]
+        low, high = centre.amin(0).clamp(*ends), centre.amax(0).clamp(*ends)
         for _ in range(60):
             too_high, too_low = _cdf(mixture, low) > level, _cdf(mixture, high) < level
             if not (too_high.any() or too_low.any()):
                 break
+            low = torch.where(too_high, low - reach, low).clamp(*ends)
+            high = torch.where(too_low, high + reach, high).clamp(*ends)
             reach = 2.0 * reach
-            low = torch.where(too_high, low - reach, low)
-            high = torch.where(too_low, high + reach, high)
         return low, high

@@ -97,6 +97,18 @@ class _LooksAtItsNeighbours(_Broken):
         return super().square(features * (1 + 0.01 * (features.dim() - 2)))
 
 
+class _JitterOnTheWhole(_Broken):
+    def jittered_square(
+        self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
+    ) -> Tensor:
+        return self.square(features) * variance + jitter
+
+
+class _ForgetsTheVariance(_Broken):
+    def lazy_cross(self, first: Tensor, second: Tensor, variance: float = 1.0) -> Tensor:
+        return self.cross(first, second)
+
+
 class _OtherGramForm(_Broken):
     def square_from_gram(self, gram: Tensor) -> Tensor:
         return super().square_from_gram(1.01 * gram)
@@ -136,6 +148,8 @@ class _ForgetsItsFeatures(_Broken):
         (_Random(), "cross gives two answers to one question"),
         (_OtherCross(), "cross is not a block of square"),
         (_LooksAtItsNeighbours(), "square depends on the rest of the batch"),
+        (_JitterOnTheWhole(), "jittered_square is not variance times square"),
+        (_ForgetsTheVariance(), "lazy_cross is not variance times cross"),
         (_OtherGramForm(), "the ii block from features and from a Gram matrix differ"),
         (_NoGradient(), "differs from finite differences"),
         (_Cusp(), "gradient is not finite where two points coincide"),

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from deepwishart import kernels
-from deepwishart.blocks import Blocks, Features
 from deepwishart.kernels import (
     ArcCosine,
     Combination,
@@ -57,9 +56,9 @@ def test_relu_is_arc_cosine_of_order_one() -> None:
 
 
 def test_unknown_name_suggests_and_lists() -> None:
-    with pytest.raises(ValueError, match=r"Did you mean 'matern32'\?.*squared_exponential"):
+    with pytest.raises(ValueError, match=r"squared_exponential.*Did you mean 'matern32'"):
         kernels.make("mattern32")
-    with pytest.raises(ValueError, match=r"no kernel 'xyz'\. Known names"):
+    with pytest.raises(ValueError, match="Unknown kernel 'xyz'; choose from arc_cosine0"):
         kernels.make("xyz")
 
 
@@ -87,12 +86,10 @@ ARD: dict[str, Kernel] = {
 @pytest.mark.parametrize("name", ARD)
 def test_ard_refuses_gram_matrices_and_says_why(name: str) -> None:
     kernel = ARD[name]
-    gram = Blocks.from_features(Features(torch.ones(2, 3), torch.ones(4, 3)))
     calls = [
-        lambda: kernel(gram),
-        lambda: kernel.square_from_gram(gram.ii),
-        lambda: kernel.cross_from_gram(gram.ii.diagonal(), gram.it, gram.tt),
-        lambda: kernel.diagonal_from_gram(gram.tt),
+        lambda: kernel.square_from_gram(torch.ones(2, 2)),
+        lambda: kernel.cross_from_gram(torch.ones(2), torch.ones(2, 4), torch.ones(4)),
+        lambda: kernel.diagonal_from_gram(torch.ones(4)),
     ]
     assert kernel.needs_features
     for call in calls:

@@ -1,6 +1,7 @@
 """Every layer fulfils the contract, and the contract notices layers that do not."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,16 +9,23 @@ from torch import Tensor
 
 from deepwishart.kernels import ArcCosine, Matern52, SquaredExponential
 from deepwishart.layers import (
+    CollapsedOutputLayer,
     DoublyStochasticLayer,
+    DoublyStochasticOutputLayer,
     GlobalInducingLayer,
     GPOutputLayer,
+    GramInducing,
     GramRows,
     InverseWishartLayer,
     Layer,
+    LayerSample,
+    OutputLayer,
+    OutputSample,
     WishartLayer,
 )
-from deepwishart.layers.base import GaussianState
-from deepwishart.testing import check_layer
+from deepwishart.layers.gaussian import ProjectedSample
+from deepwishart.likelihoods import Gaussian
+from deepwishart.testing import check_layer, check_output_layer
 
 GENERATOR = torch.Generator().manual_seed(0)
 POINTS = torch.randn(5, 2, generator=GENERATOR, dtype=torch.float64)
@@ -41,20 +49,35 @@ LAYERS = {
     "wishart, arc cosine": wishart(3, kernel=ArcCosine(dtype=torch.float64)),
     "wishart, pathwise gradient": wishart(3, sticking_the_landing=False),
     "global inducing": GlobalInducingLayer(kernel(), TARGETS),
-    "output": GPOutputLayer(kernel(), TARGETS),
-    "output, matern": GPOutputLayer(Matern52(dtype=torch.float64), TARGETS[:, :1]),
     "inverse wishart": InverseWishartLayer(kernel(), 5, generator=GENERATOR),
-    "doubly stochastic": DoublyStochasticLayer(kernel(), POINTS, 3, scale=1 / 3),
+    "doubly stochastic": DoublyStochasticLayer(kernel(), POINTS, 3),
+    "doubly stochastic, narrow": DoublyStochasticLayer(kernel(), POINTS, 3, initial_root=0.1),
     "doubly stochastic, mean": DoublyStochasticLayer(
-        kernel(), POINTS, 2, scale=0.5, mean_weights=torch.eye(2, dtype=torch.float64)
+        kernel(), POINTS, 2, mean_weights=torch.eye(2, dtype=torch.float64)
     ),
 }
+OUTPUTS = {
+    "inducing": GPOutputLayer(kernel(), TARGETS),
+    "inducing, one column": GPOutputLayer(Matern52(dtype=torch.float64), TARGETS[:, :1]),
+    "doubly stochastic": DoublyStochasticOutputLayer(kernel(), POINTS, TARGETS, precision=9.0),
+    "collapsed": CollapsedOutputLayer(kernel(), 3),
+    "collapsed, matern": CollapsedOutputLayer(Matern52(dtype=torch.float64), 1),
+    "collapsed, own points": CollapsedOutputLayer(kernel(), 2, inducing_inputs=POINTS + 0.1),
+}
+PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@PRECISIONS
 @pytest.mark.parametrize("name", LAYERS)
 def test_contract(name: str, dtype: torch.dtype) -> None:
     check_layer(LAYERS[name], POINTS, dtype=dtype)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_output_contract(name: str, dtype: torch.dtype) -> None:
+    layer = OUTPUTS[name]
+    check_output_layer(layer, POINTS, Gaussian(layer.width), dtype=dtype)
 
 
 def test_the_check_leaves_the_layer_alone() -> None:
@@ -72,33 +95,95 @@ def test_inducing_points_need_two_dimensions() -> None:
         check_layer(wishart(2), POINTS[:, 0])
 
 
-class _WrongSign(WishartLayer):
-    def sample_inducing(self, inducing, noise):
-        state, log_ratio = super().sample_inducing(inducing, noise)
-        return state, -log_ratio
+class _ChangedSample(LayerSample):
+    """A sample of which a layer changes what it says."""
+
+    def __init__(self, layer: Layer, sample: LayerSample, integrate: bool) -> None:
+        self.layer, self.sample, self.integrate = layer, sample, integrate
+
+    @property
+    def inducing(self):
+        return self.layer.change_inducing(self.sample.inducing)
+
+    @property
+    def log_ratio(self):
+        return self.layer.change_ratio(self.sample.log_ratio, self.integrate)
+
+    def rows(self, rows, random, joint=False):
+        return self.layer.change_rows(self.sample, rows, random, joint)
 
 
-class _SummedRatio(WishartLayer):
-    def sample_inducing(self, inducing, noise):
-        state, log_ratio = super().sample_inducing(inducing, noise)
-        return state, log_ratio.sum(-1, keepdim=True)
+class _Changes:
+    """Nothing, in this class."""
+
+    def sample(self, inducing, random, *, integrate=True):
+        return _ChangedSample(
+            self, super().sample(inducing, random, integrate=integrate), integrate
+        )
+
+    def change_inducing(self, inducing):
+        return inducing
+
+    def change_ratio(self, ratio, integrate):
+        return ratio
+
+    def change_rows(self, sample, rows, random, joint):
+        return sample.rows(rows, random, joint)
 
 
-class _Downcast(WishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        return super().sample_rows(state, rows, noise, joint).float()
+class _Changed(_Changes, WishartLayer):
+    pass
 
 
-class _OwnRandomness(WishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        drawn = super().sample_rows(state, rows, noise, joint)
+class _ChangedGram(_Changes, InverseWishartLayer):
+    pass
+
+
+def test_the_unbroken_relatives_of_the_broken_layers_pass() -> None:
+    check_layer(wishart(2, _Changed), POINTS)
+    check_layer(_inverse_wishart(_ChangedGram), POINTS)
+
+
+class _WrongSign(_Changed):
+    def change_ratio(self, ratio, integrate):
+        return -ratio
+
+
+class _SummedRatio(_Changed):
+    def change_ratio(self, ratio, integrate):
+        return ratio.sum(-1, keepdim=True)
+
+
+class _OtherDensity(_Changed):
+    def change_ratio(self, ratio, integrate):
+        return ratio if integrate else ratio - 2.0
+
+
+class _MissingColumn(_Changed):
+    def change_inducing(self, inducing):
+        return inducing[..., :1]
+
+
+class _GramOfFeatures(_Changed):
+    def change_inducing(self, inducing):
+        return GramInducing(inducing @ inducing.mT)
+
+
+class _Downcast(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        return sample.rows(rows, random, joint).float()
+
+
+class _OwnRandomness(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        drawn = sample.rows(rows, random, joint)
         return drawn + 1e-12 * torch.randn_like(drawn)
 
 
 class _Remembers(WishartLayer):
-    def sample_inducing(self, inducing, noise):
-        state, self.kl = super().sample_inducing(inducing, noise)
-        return state, self.kl
+    def sample(self, inducing, random, *, integrate=True):
+        self.kl = (sample := super().sample(inducing, random, integrate=integrate)).log_ratio
+        return sample
 
 
 class _CountsItsCalls(WishartLayer):
@@ -106,34 +191,31 @@ class _CountsItsCalls(WishartLayer):
         super().__init__(*arguments, **options)
         self.register_buffer("calls", torch.zeros(()))
 
-    def sample_inducing(self, inducing, noise):
+    def sample(self, inducing, random, *, integrate=True):
         self.calls += 1
-        return super().sample_inducing(inducing, noise)
+        return super().sample(inducing, random, integrate=integrate)
 
 
 class _FirstLayerOnly(WishartLayer):
-    def sample_inducing(self, inducing, noise):
-        return super().sample_inducing(inducing * (1.0 + 0.1 * (inducing.ndim - 2)), noise)
+    def sample(self, inducing, random, *, integrate=True):
+        inducing = inducing * (1.0 + 0.1 * (inducing.ndim - 2))
+        return super().sample(inducing, random, integrate=integrate)
 
 
-class _CentresItsBatch(WishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        drawn = super().sample_rows(state, rows, noise, joint)
+class _CentresItsBatch(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        drawn = sample.rows(rows, random, joint)
         return drawn - 0.1 * drawn.mean(-2, keepdim=True)
 
 
-class _IgnoresRowIndex(WishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        if joint:
-            return super().sample_rows(state, rows, noise, joint)
-        mean, variance = self.moments(state, rows)
-        fresh = noise.normal(1 if noise.shared_rows else mean.shape[-2], mean.shape[-1])
-        return mean + variance.sqrt() * fresh
+class _IgnoresTheFirstRow(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        return sample.rows(rows, replace(random, first_row=0, total_rows=None), joint)
 
 
-class _InfiniteGradient(WishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        drawn = super().sample_rows(state, rows, noise, joint)
+class _InfiniteGradient(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        drawn = sample.rows(rows, random, joint)
         return drawn + 0.0 * (rows - rows.detach()).sum().abs().sqrt()
 
 
@@ -151,38 +233,33 @@ class _StartsAtInfinity(WishartLayer):
     def start_from(self, inducing, features):
         started = super().start_from(inducing, features)
         with torch.no_grad():
-            self.loc.fill_(math.inf)
+            self.mean.fill_(math.inf)
         return started
 
 
-class _OtherDensity(GPOutputLayer):
-    def draw_inducing(self, inducing, noise):
-        state, log_ratio = super().draw_inducing(inducing, noise)
-        return state, log_ratio - 0.5 * self.pseudo_targets.numel()
+class _ForgetsTheInducingPoints(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        given = sample.given
+        given = given._replace(weights=0.5 * given.weights, form=None, solved=None)
+        return replace(sample, given=given).rows(rows, random, joint)
 
 
-class _ForgetsTheInducingPoints(WishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        half = GaussianState(state.inputs, state.projection, 0.5 * state.weights, state.outputs)
-        return super().sample_rows(half, rows, noise, joint)
+class _WiderAlone(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        drawn = sample.rows(rows, random, joint)
+        mean, _ = sample.moments(rows)
+        return drawn if joint else mean + 1.4 * (drawn - mean)
 
 
-class _WiderAlone(WishartLayer):
-    def moments(self, state, rows):
-        mean, variance = super().moments(state, rows)
-        return mean, 2.0 * variance
+class _ShiftedTogether(_Changed):
+    def change_rows(self, sample, rows, random, joint):
+        return sample.rows(rows, random, joint) + 0.1 * joint
 
 
-class _ShiftedTogether(WishartLayer):
-    def joint_moments(self, state, rows):
-        mean, covariance = super().joint_moments(state, rows)
-        return mean + 0.1, covariance
-
-
-class _HalfAGramMatrix(InverseWishartLayer):
-    def sample_rows(self, state, rows, noise, joint=False):
-        drawn = super().sample_rows(state, rows, noise, joint)
-        return GramRows(drawn.cross.mT, drawn.diagonal)
+class _HalfAGramMatrix(_ChangedGram):
+    def change_rows(self, sample, rows, random, joint):
+        drawn = sample.rows(rows, random, joint)
+        return GramRows(drawn.cross.mT, drawn.own)
 
 
 def _inverse_wishart(cls: type[InverseWishartLayer]) -> InverseWishartLayer:
@@ -200,12 +277,14 @@ def _inverse_wishart(cls: type[InverseWishartLayer]) -> InverseWishartLayer:
         (wishart(2, _CountsItsCalls), "sampling changes calls of the layer"),
         (wishart(2, _FirstLayerOnly), "with and without a dimension for samples differ"),
         (wishart(2, _CentresItsBatch), "a row depends on the other rows of its batch"),
-        (wishart(2, _IgnoresRowIndex), "pieces of a batch differ from the batch"),
+        (wishart(2, _IgnoresTheFirstRow), "pieces of a batch differ from the batch"),
         (wishart(2, _InfiniteGradient), "the gradient of rows is not finite"),
         (wishart(2, _BadPrior), "a sample of its prior at 3 x 4 points has shape"),
         (wishart(2, _BadStart), "no finite starting values"),
         (_inverse_wishart(_HalfAGramMatrix), "rows with joint=False have shapes"),
-        (_OtherDensity(kernel(), TARGETS), "sample_inducing and of draw_inducing differ in mean"),
+        (wishart(2, _MissingColumn), r"inducing has shape \(3, 5, 1\) instead of \(3, 5, 2\)"),
+        (wishart(2, _GramOfFeatures), "one is features and the other a Gram matrix"),
+        (wishart(2, _OtherDensity), "with integrate=True and False differ in mean"),
         (wishart(2, _ForgetsTheInducingPoints), "rows at the inducing points are not"),
         (wishart(2, _WiderAlone), "two different mean squares"),
         (wishart(2, _ShiftedTogether), "two different means"),
@@ -240,3 +319,124 @@ def test_randomness_of_the_points_is_the_caller_s() -> None:
     state: Tensor = torch.random.get_rng_state()
     check_layer(wishart(2), POINTS)
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+# ---- output layers --------------------------------------------------------------------------
+
+
+class _ChangedOutput(OutputSample):
+    def __init__(self, layer: OutputLayer, sample: OutputSample) -> None:
+        self.layer, self.sample = layer, sample
+
+    @property
+    def log_ratio(self):
+        return self.layer.change_ratio(self.sample.log_ratio)
+
+    def summarise(self, rows, targets, likelihood):
+        return self.layer.change_summary(self.sample.summarise(rows, targets, likelihood), rows)
+
+    def data_term(self, summary, likelihood):
+        return self.layer.change_term(self.sample.data_term(summary, likelihood))
+
+    def predictor(self, summary, likelihood):
+        return self.layer.change_predictor(self.sample.predictor(summary, likelihood))
+
+
+class _Output(GPOutputLayer):
+    """Nothing is changed, in this class."""
+
+    def sample(self, inducing, random, *, integrate=True):
+        return _ChangedOutput(self, super().sample(inducing, random, integrate=integrate))
+
+    def change_ratio(self, ratio):
+        return ratio
+
+    def change_summary(self, summary, rows):
+        return summary
+
+    def change_term(self, term):
+        return term
+
+    def change_predictor(self, function):
+        return function
+
+
+class _WrongRatio(_Output):
+    def change_ratio(self, ratio):
+        return -ratio
+
+
+class _AverageOfRows(_Output):
+    def change_summary(self, summary, rows):
+        return tuple(part / rows.shape[-2] for part in summary)
+
+
+class _TermPerColumn(_Output):
+    def change_term(self, term):
+        return term.unsqueeze(-1)
+
+
+class _OtherMoments(_Output):
+    def change_predictor(self, function):
+        moments = function.moments
+
+        def wider(rows):
+            mean, variance = moments(rows)
+            return mean, 1.01 * variance
+
+        object.__setattr__(function, "moments", wider)
+        return function
+
+
+class _SaysItNeedsRows(_Output):
+    needs_rows = True
+
+
+class _DetachedTerm(_Output):
+    def change_term(self, term):
+        return term.detach()
+
+    def change_ratio(self, ratio):
+        return ratio.detach()
+
+    def change_predictor(self, function):
+        if not isinstance(function, ProjectedSample):
+            return function
+        return replace(function, weights=function.weights.detach())
+
+
+class _DrawsAnother(GPOutputLayer):
+    def sample(self, inducing, random, *, integrate=True):
+        sample = super().sample(inducing, random, integrate=integrate)
+        if not integrate:
+            given = sample.function.given
+            given = given._replace(weights=given.weights + 0.2, form=None, solved=None)
+            sample.function = replace(sample.function, given=given)
+        return sample
+
+
+def test_the_unbroken_relative_of_the_broken_output_layers_passes() -> None:
+    check_output_layer(_Output(kernel(), TARGETS), POINTS, Gaussian(3))
+
+
+@pytest.mark.parametrize(
+    ("cls", "violation"),
+    [
+        (_WrongRatio, "positive mean"),
+        (_AverageOfRows, "summaries of parts do not add up"),
+        (_TermPerColumn, r"data_term has shape \(1,\)"),
+        (_OtherMoments, "variances are not the diagonal"),
+        (_SaysItNeedsRows, "needs_rows is true, but it predicts without any"),
+        (_DrawsAnother, "data_term with integrate=True and False differ in mean"),
+        (_DetachedTerm, "no gradient reaches pseudo.targets"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_output_contract_notices(cls: type[GPOutputLayer], violation: str) -> None:
+    with pytest.raises(AssertionError, match=violation):
+        check_output_layer(cls(kernel(), TARGETS), POINTS, Gaussian(3))
+
+
+def test_layer_and_likelihood_have_to_fit() -> None:
+    with pytest.raises(ValueError, match="The layer has 3 columns, but Gaussian needs 2"):
+        check_output_layer(GPOutputLayer(kernel(), TARGETS), POINTS, Gaussian(2))

@@ -7,7 +7,8 @@ import torch
 
 import deepwishart as dw
 from deepwishart.layers import WishartLayer
-from deepwishart.noise import Noise
+from deepwishart.layers.wishart import _START_NOISE
+from deepwishart.randomness import Randomness, RowRandomness
 
 
 def layer_and_inputs(width: int, num_inducing: int = 5, **options):
@@ -19,15 +20,15 @@ def layer_and_inputs(width: int, num_inducing: int = 5, **options):
 
 
 def set_to_prior(layer: WishartLayer) -> None:
-    rank = layer.loc.shape[1]
+    rank = layer.mean.shape[1]
     with torch.no_grad():
         layer.mixing_logit.fill_(-80.0)
         layer.log_concentration.copy_(
             (torch.arange(layer.width, layer.width - rank, -1, dtype=torch.float64) / 2).log()
         )
         layer.log_rate.fill_(math.log(0.5))
-        layer.loc.zero_()
-        layer.log_scale.zero_()
+        layer.mean.zero_()
+        layer.log_deviation.zero_()
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -40,24 +41,31 @@ def test_the_ratio_is_that_of_the_two_densities(width, shared):
     if not shared:
         generator = torch.Generator().manual_seed(3)
         inputs = torch.randn(6, 5, 3, generator=generator, dtype=torch.float64)
-    noise = Noise(6, torch.Generator().manual_seed(1))
-    state, log_ratio = layer.sample_inducing(inputs, noise)
+    sample = layer.sample(inputs, Randomness(6, torch.Generator().manual_seed(1)))
     kernel = dw.linalg.add_jitter(layer.kernel.square(inputs), layer.jitter)
-    root = state.outputs[..., : layer.loc.shape[1]]
-    prior = dw.distributions.Wishart(width, kernel * layer.scale).log_prob_root(root)
-    posterior = layer.posterior(kernel * layer.scale).log_prob_root(root)
-    torch.testing.assert_close(log_ratio, prior - posterior, rtol=1e-8, atol=1e-8)
+    root = sample.inducing[..., : layer.mean.shape[1]]
+    prior = dw.distributions.Wishart(width, kernel * layer.variance).log_prob_root(root)
+    posterior = layer.posterior(kernel * layer.variance).log_prob_root(root)
+    torch.testing.assert_close(sample.log_ratio, prior - posterior, rtol=1e-8, atol=1e-8)
 
 
-BARTLETT = ["log_concentration", "log_rate", "loc", "log_scale"]
+def test_the_prior_at_the_inducing_points_is_the_layer_s_prior():
+    layer, inputs = layer_and_inputs(3)
+    kernel = layer.kernel.square(inputs)
+    jittered = layer.covariance.inducing(inputs, layer.jitter)
+    torch.testing.assert_close(
+        layer.inducing_prior(jittered).covariance_matrix, layer.prior(kernel).covariance_matrix
+    )
+
+
+BARTLETT = ["log_concentration", "log_rate", "mean", "log_deviation"]
 
 
 @pytest.mark.parametrize("width", [1, 3, 5, 8])
 def test_gradient_of_the_kl_vanishes_for_every_sample_where_posterior_is_prior(width):
     layer, inputs = layer_and_inputs(width)
     set_to_prior(layer)
-    noise = Noise(20, torch.Generator().manual_seed(1))
-    _, log_ratio = layer.sample_inducing(inputs, noise)
+    log_ratio = layer.sample(inputs, Randomness(20, torch.Generator().manual_seed(1))).log_ratio
     torch.testing.assert_close(log_ratio, torch.zeros_like(log_ratio), atol=1e-9, rtol=0)
     parameters = [getattr(layer, name) for name in BARTLETT]
     for term in log_ratio:
@@ -68,8 +76,8 @@ def test_gradient_of_the_kl_vanishes_for_every_sample_where_posterior_is_prior(w
 def test_without_it_the_gradient_is_noisy_at_the_same_place():
     layer, inputs = layer_and_inputs(3, sticking_the_landing=False)
     set_to_prior(layer)
-    _, log_ratio = layer.sample_inducing(inputs, Noise(1, torch.Generator().manual_seed(1)))
-    (gradient,) = torch.autograd.grad(log_ratio.sum(), [layer.log_scale])
+    log_ratio = layer.sample(inputs, Randomness(1, torch.Generator().manual_seed(1))).log_ratio
+    (gradient,) = torch.autograd.grad(log_ratio.sum(), [layer.log_deviation])
     assert float(gradient.abs().max()) > 0.1
 
 
@@ -78,14 +86,14 @@ def test_sticking_the_landing_is_unbiased(width):
     layer, inputs = layer_and_inputs(width)
     parameters = [getattr(layer, name) for name in BARTLETT]
     with torch.no_grad():
-        layer.log_scale.fill_(-0.5)
+        layer.log_deviation.fill_(-0.5)
     samples, chunks = {}, 40
     for landing in (True, False):
         layer.sticking_the_landing = landing
         generator = torch.Generator().manual_seed(2 + landing)
         rows = []
         for _ in range(chunks):
-            _, log_ratio = layer.sample_inducing(inputs, Noise(500, generator))
+            log_ratio = layer.sample(inputs, Randomness(500, generator)).log_ratio
             gradients = torch.autograd.grad(log_ratio.mean(), parameters)
             rows.append(torch.cat([g.flatten() for g in gradients]))
         samples[landing] = torch.stack(rows)
@@ -99,37 +107,77 @@ def test_sticking_the_landing_is_unbiased(width):
 @pytest.mark.parametrize("width", [6, 9])
 def test_layers_wider_than_the_inducing_points_are_padded_with_zeros(width):
     layer, inputs = layer_and_inputs(width)
-    state, log_ratio = layer.sample_inducing(inputs, Noise(3))
-    assert state.outputs.shape == (3, 5, width)
-    assert bool((state.outputs[..., 5:] == 0).all())
-    rows = layer.sample_rows(state, inputs + 0.1, Noise(3))
+    sample = layer.sample(inputs, Randomness(3, torch.Generator().manual_seed(1)))
+    assert sample.inducing.shape == (3, 5, width)
+    assert bool((sample.inducing[..., 5:] == 0).all())
+    rows = sample.rows(inputs + 0.1, RowRandomness(3, seed=0))
     assert rows.shape == (3, 5, width)
     # The padded columns still carry conditional noise in the rows.
     assert bool((rows[..., 5:].abs().amax((0, 1)) > 0).all())
-    assert log_ratio.shape == (3,)
+    assert sample.log_ratio.shape == (3,)
 
 
-@pytest.mark.parametrize("width, rank", [(2, 2), (5, 5), (8, 5)])
-def test_start_from_centres_the_posterior_on_the_given_gram_matrix(width, rank):
+@pytest.mark.parametrize("width", [2, 5, 8])
+def test_the_start_is_the_posterior_given_features_observed_with_noise(width):
+    """With B = L A standard normal a priori, column by column and (for the deviations) entry by
+    entry, against the textbook formulas with explicit inverses."""
     layer, inputs = layer_and_inputs(width)
-    features = torch.randn(
-        5, width, generator=torch.Generator().manual_seed(3), dtype=torch.float64
-    )
+    rank = layer.mean.shape[1]
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(5, width, generator=generator, dtype=torch.float64)
     features[:, rank:] = 0
     start = layer.start_from(inputs, features)
-    torch.testing.assert_close(start @ start.mT, features @ features.mT, atol=1e-4, rtol=1e-4)
-    with torch.no_grad():
-        layer.log_scale.fill_(-20.0)
-        layer.log_concentration.fill_(20.0)
-        layer.log_rate.copy_(20.0 - 2.0 * layer.loc.diagonal().log())
-        state, _ = layer.sample_inducing(inputs, Noise(1, torch.Generator().manual_seed(4)))
-    gram = (state.outputs @ state.outputs.mT)[0]
-    torch.testing.assert_close(gram, features @ features.mT, atol=1e-3, rtol=1e-3)
+
+    tau2 = _START_NOISE / width
+    covariance = layer.covariance.inducing(inputs, layer.jitter).detach()
+    lower = torch.linalg.cholesky(covariance)
+    # The lower trapezoidal root of F F^T with a positive diagonal is unique.
+    gram_root = torch.linalg.qr(features.mT, mode="complete").R.mT[:, :rank]
+    gram_root = gram_root * gram_root.diagonal().sign()
+    eye = torch.eye(5, dtype=torch.float64)
+    centre = lower.mT @ torch.linalg.inv(lower @ lower.mT + tau2 * eye) @ gram_root
+    below = torch.ones(5, rank).tril(-1).bool()
+    torch.testing.assert_close(layer.mean[below], centre[below], rtol=1e-6, atol=1e-8)
+    diagonal = centre.diagonal().clamp_min(0.1)
+    torch.testing.assert_close(layer.mean.diagonal(), diagonal, rtol=1e-6, atol=1e-8)
+    # Gamma-distributed squares of the diagonal have their mean at the square of the start.
+    ratio = (layer.log_concentration - layer.log_rate).exp()
+    torch.testing.assert_close(ratio, diagonal.square(), rtol=1e-6, atol=1e-8)
+
+    expected = 1 / (1 + lower.square().sum(0) / tau2)
+    torch.testing.assert_close(
+        (2 * layer.log_deviation).exp(), expected[:, None].expand(5, rank), rtol=1e-8, atol=0
+    )
+    learned = layer.learned_root @ layer.learned_root.mT
+    torch.testing.assert_close(learned, covariance, rtol=1e-10, atol=1e-12)
+    assert start.shape == (5, width)
+    torch.testing.assert_close(start[:, :rank], lower @ layer.mean.tril(), rtol=1e-10, atol=1e-12)
+
+
+def test_the_start_is_close_to_features_that_the_prior_finds_likely():
+    layer, inputs = layer_and_inputs(2)
+    smooth = inputs[:, :2].sin() / 2**0.5
+    start = layer.start_from(inputs, smooth)
+    gram, expected = start @ start.mT, smooth @ smooth.mT
+    assert float((gram - expected).abs().max()) < 0.1 * float(expected.abs().max())
+    sample = layer.sample(inputs, Randomness(200, torch.Generator().manual_seed(4)))
+    mean = (sample.inducing @ sample.inducing.mT).mean(0).detach()
+    assert float((mean - expected).abs().max()) < 0.3 * float(expected.abs().max())
+
+
+def test_redundant_inducing_points_start_at_the_prior():
+    layer, inputs = layer_and_inputs(2)
+    inputs[4] = inputs[3] + 1e-7
+    layer.start_from(inputs, inputs[:, :2] / 2**0.5)
+    deviation, mean = layer.log_deviation.detach().exp(), layer.mean.detach()
+    assert float((deviation[4] - 1).abs().max()) < 1e-3
+    assert float(mean[4].abs().max()) < 1e-2
+    assert float(deviation[0].max()) < 0.2
 
 
 def test_a_failing_factorisation_names_the_layer():
     layer, inputs = layer_and_inputs(3, name="layer 2")
     with torch.no_grad():
-        layer.scale_root.fill_(float("nan"))
+        layer.learned_root.fill_(float("nan"))
     with pytest.raises(dw.linalg.CholeskyError, match="layer 2"):
-        layer.sample_inducing(inputs, Noise(2))
+        layer.sample(inputs, Randomness(2))

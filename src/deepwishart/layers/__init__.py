@@ -9,9 +9,11 @@ from deepwishart.layers.inducing_output import GPOutputLayer
 from deepwishart.layers.inverse_wishart import InverseWishartLayer
 from deepwishart.layers.output import OutputLayer, OutputSample
 from deepwishart.layers.wishart import WishartLayer
+from deepwishart.operations.draw_rows import Conditional
 
 __all__ = [
     "CollapsedOutputLayer",
+    "Conditional",
     "ConditionalSample",
     "DoublyStochasticLayer",
     "DoublyStochasticOutputLayer",

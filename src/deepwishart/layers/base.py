@@ -48,7 +48,16 @@ Rows = Tensor | GramRows
 
 
 class LayerSample(ABC):
-    """Posterior samples of a layer at the inducing points."""
+    """Posterior samples of a layer at the inducing points.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GlobalInducingLayer
+    >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    >>> layer, random = GlobalInducingLayer(SquaredExponential(), points), Randomness(10)
+    >>> sample = layer.sample(points, random)
+    >>> sample.inducing.shape, sample.rows(points[:3], random.rows()).shape
+    (torch.Size([10, 5, 1]), torch.Size([10, 3, 1]))
+    """
 
     @property
     @abstractmethod

@@ -126,7 +126,16 @@ class GaussianPrior(NamedPart):
 
 
 class GaussianLayer(GaussianPrior, Layer):
-    """A hidden layer with a Gaussian prior, or that of the Gram matrix of its columns."""
+    """A hidden layer with a Gaussian prior, or that of the Gram matrix of its columns.
+
+    A subclass states its posterior; ``examples/custom_layer.py`` has one in thirty lines.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GlobalInducingLayer
+    >>> layer = GlobalInducingLayer(SquaredExponential(), torch.zeros(5, 2))
+    >>> isinstance(layer, GaussianLayer), layer.prior(torch.eye(3)).rsample().shape
+    (True, torch.Size([3, 2]))
+    """
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,19 @@ def add_summaries(summaries: Iterable[Summary]) -> Summary:
 
 
 class OutputSample(ABC):
-    """Samples of the output layer at the inducing points, as far as they are sampled at all."""
+    """Samples of the output layer at the inducing points, as far as they are sampled at all.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GPOutputLayer
+    >>> from deepwishart.likelihoods import Gaussian
+    >>> x, likelihood = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None], Gaussian()
+    >>> sample = GPOutputLayer(SquaredExponential(), x.sin()).sample(x, Randomness(10))
+    >>> parts = [sample.summarise(part, part.sin(), likelihood) for part in x.split(2)]
+    >>> sample.data_term(add_summaries(parts), likelihood).shape
+    torch.Size([])
+    >>> sample.predictor(None, likelihood).moments(x)[0].shape
+    torch.Size([5, 1])
+    """
 
     @property
     @abstractmethod
@@ -66,7 +78,17 @@ class OutputSample(ABC):
 
 
 class OutputLayer(GaussianPrior, ABC):
-    """The last layer: a Gaussian process given the layer below."""
+    """The last layer: a Gaussian process given the layer below.
+
+    Check one of your own with :func:`deepwishart.testing.check_output_layer`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import CollapsedOutputLayer, GPOutputLayer
+    >>> GPOutputLayer(SquaredExponential(), torch.zeros(5, 1)).needs_rows
+    False
+    >>> CollapsedOutputLayer(SquaredExponential(), width=1).needs_rows
+    True
+    """
 
     #: Whether the bound and predictions need all training rows at once.
     needs_rows = False

@@ -52,7 +52,7 @@ class Likelihood(nn.Module, ABC):
     torch.Size([3])
     """
 
-    #: Number of quadrature nodes.
+    #: Number of quadrature nodes; densities that are narrow, or have a kink, need more.
     num_nodes = 32
 
     def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
@@ -78,14 +78,14 @@ class Likelihood(nn.Module, ABC):
         Returns:
             ``(..., N)``.
         """
-        latents, weights = self._nodes(mean, variance)
+        latents, log_weights = self._nodes(mean, variance)
         terms = self.distribution(latents).log_prob(y)
-        return torch.tensordot(weights, terms.sum(-1), dims=1)
+        return torch.tensordot(log_weights.exp(), terms.sum(-1), dims=1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         """The targets, for latents with these moments (shapes as in :meth:`expected_log_prob`)."""
-        latents, weights = self._nodes(mean, variance)
-        return Mixture(self.distribution(latents), weights.log())
+        latents, log_weights = self._nodes(mean, variance)
+        return Mixture(self.distribution(latents), log_weights)
 
     def initial_latents(self, y: Tensor) -> Tensor:
         """Latents ``(N, num_latents)`` for the output layer to start from, given targets."""
@@ -96,7 +96,7 @@ class Likelihood(nn.Module, ABC):
         return {}
 
     def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Latents at the quadrature nodes, ``(Q, ..., N, D)``, and weights ``(Q,)``."""
+        """Latents at the quadrature nodes, ``(Q, ..., N, D)``, and log weights ``(Q,)``."""
         if self.num_latents != self.num_outputs:
             raise NotImplementedError(
                 f"{type(self).__name__} has {self.num_latents} latent columns for "
@@ -107,4 +107,6 @@ class Likelihood(nn.Module, ABC):
         x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
         # The root of a variance that is exactly zero has no gradient.
         deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-        return mean + deviation * x, mean.new_tensor(weights / weights.sum())
+        # Logarithms are taken before rounding: single precision knows no number as small as the
+        # outermost weights of many nodes.
+        return mean + deviation * x, mean.new_tensor(np.log(weights / weights.sum()))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 import torch
@@ -96,17 +98,19 @@ def build(
     Args:
         process: ``"dwp"`` (deep Wishart process), ``"dgp"`` (global-inducing deep GP with exactly
             the same prior), ``"dsvi"`` (doubly stochastic deep GP) or ``"diwp"`` (deep inverse
-            Wishart process); or ready hidden layers, which get their start here.
+            Wishart process); or ready hidden layers, which get their dtype and their start here.
         X: training inputs ``(N, num_features)``; the model is put on their device.
         y: training targets ``(N, D)`` or ``(N,)``.
-        depth: number of layers, the output layer included; 1 is a sparse GP.
+        depth: number of layers, the output layer included; 1 is a sparse GP. Ready layers have
+            decided it already.
         width: degrees of freedom :math:`\nu` of the hidden layers, one number or one for each; the
-            number of features if ``None``.
+            number of features if ``None``. Ready layers have theirs.
         num_inducing: number of inducing points, at most the number of distinct rows.
         inducing_inputs: inducing points ``(P, num_features)`` to start from, instead of rows.
         kernel: a name from :func:`deepwishart.kernels.names`, a kernel to copy for each layer, or
-            one of these for each layer, the output layer last.
-        likelihood: how targets arise from the output; Gaussian noise if ``None``.
+            one of these for each layer, the output layer last. Ready layers have theirs, and only
+            the output layer's is used.
+        likelihood: how targets arise from the output, copied; Gaussian noise if ``None``.
         output: ``"inducing"``, the paper's output layer, for any likelihood and for minibatches, or
             ``"collapsed"``, which integrates the output out: for Gaussian noise, and all rows at
             every step.
@@ -128,7 +132,7 @@ def build(
     """
     device = torch.as_tensor(X).device
     X, y = _check_data(X, y, dtype)
-    layers = None if isinstance(process, str) else list(process)
+    layers = None if isinstance(process, str) else _check_layers(process, width, dtype)
     depth = depth if layers is None else len(layers) + 1
     _check_choices(process, output, depth, num_inducing, mixing, linear_mean, likelihood)
     generator = torch.Generator().manual_seed(seed)
@@ -149,11 +153,11 @@ def build(
         linear_mean=linear_mean,
         generator=generator,
     )
-    likelihood = (likelihood or Gaussian(y.shape[1], noise)).to(dtype)
+    likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
     name = process if isinstance(process, str) else "custom"
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
-    own_points = name == "dsvi"
+    own = [isinstance(layer, DoublyStochasticLayer) for layer in layers] or [name == "dsvi"]
     start = _start(layers, plan)
     model = DeepKernelProcess(
         name,
@@ -163,10 +167,10 @@ def build(
             plan,
             likelihood.initial_latents(y)[rows],
             precision,
-            start if own_points else None,
+            start if own[-1] else None,
         ),
         likelihood,
-        inducing_inputs=None if own_points else points,
+        inducing_inputs=None if all(own) else points,
         num_features=X.shape[1],
         num_inducing=len(points),
     ).to(device)
@@ -185,7 +189,13 @@ def _start(layers: Sequence[Layer], plan: _Plan) -> Inducing:
             features = inducing @ weights
         else:
             features = starting_features(first, width, plan.generator)
-        inducing = layer.start_from(inducing, features)
+        try:
+            inducing = layer.start_from(inducing, features)
+        except RuntimeError as error:
+            raise ValueError(
+                f"{layer.name} cannot start from {len(first)} inducing points with {num_features} "
+                f"features, at {width} columns of its own: {error}"
+            ) from error
     return inducing
 
 
@@ -311,10 +321,48 @@ def _check_widths(
     """Widths of the hidden layers; ready layers may know theirs."""
     if width is None and layers:
         return [int(getattr(layer, "width", num_features)) for layer in layers]
-    widths = [num_features] if width is None else [width] if isinstance(width, int) else width
-    if any(w < 1 for w in widths):
-        raise ValueError(f"width must be at least 1, got {width}.")
-    return widths
+    widths = [num_features] if width is None else width if isinstance(width, Sequence) else [width]
+    if any(w < 1 or w != int(w) for w in widths):
+        raise ValueError(f"width must be at least 1, in whole numbers; got {width}.")
+    return [int(w) for w in widths]
+
+
+def _check_layers(
+    layers: Sequence[Layer], width: int | Sequence[int] | None, dtype: torch.dtype
+) -> list[Layer]:
+    """Ready layers, which are used as they are and not copied."""
+    found = [type(layer).__name__ for layer in layers if not isinstance(layer, Layer)]
+    if found:
+        raise ValueError(
+            f"process is the name of one ({', '.join(PROCESSES)}) or a sequence of hidden layers; "
+            f"got {', '.join(found)} in it."
+        )
+    if width is not None:
+        raise ValueError("Ready layers have their widths; leave width=None.")
+    for below, above in pairwise(layers):
+        if isinstance(below, DoublyStochasticLayer) and not isinstance(above, type(below)):
+            raise ValueError(
+                f"{below.name} has inducing points of its own and hands none on, but {above.name} "
+                f"({type(above).__name__}) needs them."
+            )
+    return [layer.to(dtype) for layer in layers]
+
+
+def _check_likelihood(
+    likelihood: Likelihood | None, num_outputs: int, noise: float, dtype: torch.dtype
+) -> Likelihood:
+    if likelihood is None:
+        return Gaussian(num_outputs, noise, dtype=dtype)
+    if not isinstance(likelihood, Likelihood):
+        raise ValueError(
+            f"likelihood must be a likelihoods.Likelihood, got {type(likelihood).__name__}."
+        )
+    if likelihood.num_outputs != num_outputs:
+        raise ValueError(
+            f"y has {num_outputs} columns, but {type(likelihood).__name__} is for "
+            f"{likelihood.num_outputs}; build it with num_outputs={num_outputs}."
+        )
+    return copy.deepcopy(likelihood).to(dtype)
 
 
 def _check_inducing(points: Tensor, X: Tensor) -> Tensor:

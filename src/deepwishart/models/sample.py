@@ -32,6 +32,7 @@ class ProcessSample:
         output: that of its output layer.
         num_samples: S.
 
+    >>> import torch
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
     >>> random = dw.Randomness(num_samples=4)

@@ -6,5 +6,6 @@ Each raises :class:`AssertionError` with a sentence that says what is violated.
 from deepwishart.testing.kernels import check_kernel
 from deepwishart.testing.layers import check_layer
 from deepwishart.testing.likelihoods import check_likelihood
+from deepwishart.testing.outputs import check_output_layer
 
-__all__ = ["check_kernel", "check_layer", "check_likelihood"]
+__all__ = ["check_kernel", "check_layer", "check_likelihood", "check_output_layer"]

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 from torch.func import functional_call
 
-from deepwishart.blocks import Blocks, Features
+from deepwishart import linalg
 from deepwishart.kernels.base import Kernel
+from deepwishart.operations.gaussian import GaussianKernel
 from deepwishart.testing.requirements import Requirements
 
 __all__ = ["check_kernel"]
 
 _ANY_NUMBER_OF_FEATURES = 3
+_JITTER, _VARIANCE = 0.01, 0.3
 
 
 def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> None:
@@ -24,7 +27,8 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
 
     That it is a kernel: symmetric, positive semi-definite, its diagonal the limit of its entries.
     That its forms agree: ``square``, ``cross`` and ``diagonal``, with and without batch dimensions,
-    from features and, unless it needs features, from Gram matrices. That its gradients are right at
+    from features and, unless it needs features, from Gram matrices; ``jittered_square`` and
+    ``lazy_cross``, which are the same with a factor and jitter. That its gradients are right at
     generic points (in double precision), and finite where points coincide or vanish. That it keeps
     the dtype and has no randomness.
 
@@ -45,11 +49,60 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     check.symmetry()
     check.diagonal()
     check.blocks()
+    check.with_variance_and_jitter()
     check.batches()
     check.positive()
     check.gram_form()
     check.gradients_are_finite()
     check.gradients_are_right()
+
+
+class _Blocks(NamedTuple):
+    """A matrix of inducing and data points: ``ii``, ``it`` and ``tt`` with its diagonal."""
+
+    ii: Tensor
+    it: Tensor
+    tt: Tensor
+    diagonal: Tensor
+
+
+def _from_features(kernel: Kernel, inducing: Tensor, data: Tensor) -> _Blocks:
+    square, diagonal = kernel.square(data), kernel.diagonal(data)
+    return _Blocks(kernel.square(inducing), kernel.cross(inducing, data), square, diagonal)
+
+
+def _from_gram(kernel: Kernel, ii: Tensor, it: Tensor, tt: Tensor) -> _Blocks:
+    norms = [matrix.diagonal(dim1=-2, dim2=-1) for matrix in (ii, tt)]
+    return _Blocks(
+        kernel.square_from_gram(ii),
+        kernel.cross_from_gram(norms[0], it, norms[1]),
+        kernel.square_from_gram(tt),
+        kernel.diagonal_from_gram(norms[1]),
+    )
+
+
+def _gram(inducing: Tensor, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return inducing @ inducing.mT, inducing @ data.mT, data @ data.mT
+
+
+class _Mirror(nn.Module):
+    """All forms of a kernel as a forward pass, which is what can be called functionally."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if len(inputs) == 3:
+            return _from_gram(self.kernel, *inputs)
+        inducing, data = inputs
+        jittered = self.kernel.jittered_square(inducing, _JITTER, _VARIANCE)
+        lazy = _formed(self.kernel.lazy_cross(inducing, data, _VARIANCE))
+        return *_from_features(self.kernel, inducing, data), jittered, lazy
+
+
+def _formed(block: Tensor | GaussianKernel) -> Tensor:
+    return block if isinstance(block, Tensor) else block.form()
 
 
 class _KernelCheck(Requirements):
@@ -103,19 +156,38 @@ class _KernelCheck(Requirements):
         )
 
     def blocks(self) -> None:
-        features = Features(self.points(5), self.points(4))
-        everything = self.kernel.square(torch.cat(features))
-        for joint in (False, True):
-            blocks = self.kernel(features, joint)
-            self.require(blocks.joint == joint, f"the blocks say joint={blocks.joint}, not {joint}")
-            self.require_close(blocks.ii, everything[:5, :5], "ii is not a block of square")
-            self.require_close(blocks.it, everything[:5, 5:], "cross is not a block of square")
-            tt = everything[5:, 5:]
+        inducing, data = self.points(5), self.points(4)
+        found = _from_features(self.kernel, inducing, data)
+        everything = self.kernel.square(torch.cat([inducing, data]))
+        tt = everything[5:, 5:]
+        for name, block, expected in (
+            ("square", found.ii, everything[:5, :5]),
+            ("cross", found.it, everything[:5, 5:]),
+            ("square", found.tt, tt),
+            ("diagonal", found.diagonal, tt.diagonal()),
+        ):
+            self.require_close(block, expected, f"{name} is not a block of square")
+
+    def with_variance_and_jitter(self) -> None:
+        inducing, data = self.points(5), self.points(4)
+        square = self.kernel.square(inducing)
+        for jitter, variance in ((0.0, 1.0), (_JITTER, _VARIANCE)):
+            expected = linalg.add_jitter(square, jitter) * variance
+            found = self.kernel.jittered_square(inducing, jitter, variance)
             self.require_close(
-                blocks.tt,
-                tt if joint else tt.diagonal(),
-                f"tt with joint={joint} is not a block of square",
+                found, expected, "jittered_square is not variance times square, with jitter"
             )
+            self.require(torch.equal(found, found.mT), "jittered_square is not exactly symmetric")
+            lazy = _formed(self.kernel.lazy_cross(inducing, data, variance))
+            self.require_close(
+                lazy,
+                self.kernel.cross(inducing, data) * variance,
+                "lazy_cross is not variance times cross",
+            )
+            for name, value in (("jittered_square", found), ("lazy_cross", lazy)):
+                self.require(
+                    value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}"
+                )
 
     def batches(self) -> None:
         one, first, second = self.points(5), self.points(2, 3, 5), self.points(2, 3, 4)
@@ -147,52 +219,45 @@ class _KernelCheck(Requirements):
 
     def gram_form(self) -> None:
         for shape in ((), (2,)):
-            features = Features(self.points(*shape, 5), self.points(*shape, 4))
-            for joint in (False, True):
-                gram = Blocks.from_features(features, joint)
-                if self.kernel.needs_features:
-                    self._require_refusal(gram)
-                    continue
-                blocks, expected = self.kernel(gram), self.kernel(features, joint)
-                self.require(blocks.joint == joint, f"from_gram turns joint={joint} into the other")
-                for name in ("ii", "it", "tt"):
-                    actual: Tensor = getattr(blocks, name)
-                    violation = f"the {name} block from features and from a Gram matrix differ"
-                    self.require_close(actual, getattr(expected, name), violation)
-                    self.require(actual.dtype == self.dtype, f"{violation} in dtype")
-                self.require(
-                    torch.equal(blocks.ii, blocks.ii.mT),
-                    "square_from_gram is not exactly symmetric",
-                )
+            points = self.points(*shape, 5), self.points(*shape, 4)
+            gram = _gram(*points)
+            if self.kernel.needs_features:
+                self._require_refusal(gram[0])
+                continue
+            blocks, expected = _from_gram(self.kernel, *gram), _from_features(self.kernel, *points)
+            for name in _Blocks._fields:
+                actual: Tensor = getattr(blocks, name)
+                violation = f"the {name} block from features and from a Gram matrix differ"
+                self.require_close(actual, getattr(expected, name), violation)
+                self.require(actual.dtype == self.dtype, f"{violation} in dtype")
+            self.require(
+                torch.equal(blocks.ii, blocks.ii.mT), "square_from_gram is not exactly symmetric"
+            )
 
-    def _require_refusal(self, gram: Blocks) -> None:
+    def _require_refusal(self, gram: Tensor) -> None:
         try:
-            self.kernel(gram)
+            self.kernel.square_from_gram(gram)
         except ValueError:
             return
         self.require(False, "it says that it needs features, but accepts a Gram matrix")
 
     def gradients_are_right(self) -> None:
-        kernel = copy.deepcopy(self.kernel).double()
-        parameters = {name: p.detach() for name, p in kernel.named_parameters()}
-        features = self.points(4, dtype=torch.float64), self.points(3, dtype=torch.float64)
+        mirror = _Mirror(copy.deepcopy(self.kernel).double())
+        parameters = {name: p.detach() for name, p in mirror.named_parameters()}
+        points = self.points(4, dtype=torch.float64), self.points(3, dtype=torch.float64)
 
-        def from_features(inducing: Tensor, data: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-            source = Features(inducing, data)
-            named = dict(zip(parameters, values, strict=True))
-            blocks: Blocks = functional_call(kernel, named, (source, True))
-            return blocks.ii, blocks.it, blocks.tt
+        def function(num_inputs: int) -> Callable[..., tuple[Tensor, ...]]:
+            def call(*values: Tensor) -> tuple[Tensor, ...]:
+                named = dict(zip(parameters, values[num_inputs:], strict=True))
+                found: tuple[Tensor, ...] = functional_call(mirror, named, values[:num_inputs])
+                return found
 
-        def from_gram(ii: Tensor, it: Tensor, tt: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-            named = dict(zip(parameters, values, strict=True))
-            blocks: Blocks = functional_call(kernel, named, (Blocks(ii, it, tt, True),))
-            return blocks.ii, blocks.it, blocks.tt
+            return call
 
-        self._gradcheck(from_features, (*features, *parameters.values()), "features")
-        if not kernel.needs_features:
-            gram = Blocks.from_features(Features(*features), joint=True)
-            inputs = (gram.ii, gram.it, gram.tt, *parameters.values())
-            self._gradcheck(from_gram, inputs, "the Gram matrix")
+        self._gradcheck(function(2), (*points, *parameters.values()), "features")
+        if not self.kernel.needs_features:
+            inputs = (*_gram(*points), *parameters.values())
+            self._gradcheck(function(3), inputs, "the Gram matrix")
 
     def _gradcheck(
         self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...], what: str
@@ -212,23 +277,25 @@ class _KernelCheck(Requirements):
         inducing[2:4] = 0.0
         data[0] = inducing[0]
         data[1:3] = 0.0
-        self._require_finite(Features(inducing, data), "two points coincide or one is zero")
-        self._require_finite(Features(0.0 * inducing, 0.0 * data), "all points are zero")
+        self._require_finite((inducing, data), "two points coincide or one is zero")
+        self._require_finite((0.0 * inducing, 0.0 * data), "all points are zero")
 
-    def _require_finite(self, points: Features, where: str) -> None:
+    def _require_finite(self, points: tuple[Tensor, Tensor], where: str) -> None:
         parameters = [p for p in self.kernel.parameters() if p.requires_grad]
         for form in ("features", "a Gram matrix"):
             if form != "features" and self.kernel.needs_features:
                 continue
-            features = Features(*(x.detach().clone().requires_grad_() for x in points))
-            gram = Blocks.from_features(features, joint=True)
-            blocks = self.kernel(features, True) if form == "features" else self.kernel(gram)
+            inducing, data = (x.detach().clone().requires_grad_() for x in points)
+            blocks = (
+                _from_features(self.kernel, inducing, data)
+                if form == "features"
+                else _from_gram(self.kernel, *_gram(inducing, data))
+            )
             total = torch.zeros((), dtype=self.dtype, device=self.device)
-            for block in (blocks.ii, blocks.it, blocks.tt):
+            for block in blocks:
                 self.require(block.isfinite().all(), f"from {form} it is not finite where {where}")
-                weights = torch.randn(block.shape, generator=self.generator, dtype=torch.float64)
-                total = total + (weights.to(block) * block).sum()
-            variables = [*features, *parameters]
+                total = total + (self.normal(*block.shape) * block).sum()
+            variables = [inducing, data, *parameters]
             for gradient in torch.autograd.grad(total, variables, allow_unused=True):
                 self.require(
                     gradient is None or gradient.isfinite().all(),

@@ -1,4 +1,4 @@
-"""The contract of layers."""
+"""The contract of hidden layers."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart.layers.base import GramInducing, GramRows, Layer, Rows
-from deepwishart.noise import Noise
-from deepwishart.testing.requirements import Requirements
+from deepwishart.layers.base import GramInducing, GramRows, Layer, LayerSample, Rows
+from deepwishart.testing.sampling import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
 
 __all__ = ["check_layer"]
-
-_SAMPLES, _MANY_SAMPLES, _ROWS = 3, 4000, 4
 
 
 def check_layer(
     layer: Layer, inducing: Tensor, *, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> None:
-    r"""Check all that a model takes for granted about a layer.
+    r"""Check all that a model takes for granted about a hidden layer.
 
     That :math:`\log p - \log q` has one value per posterior sample and a mean that is not positive,
     being :math:`-\mathrm{KL}(q \| p)`, whether or not inducing variables are integrated out. That a
-    row depends on nothing but the inducing points and its own noise: not on the other rows, not on
-    how a batch is cut into pieces; that rows sampled jointly have the same marginal distribution,
-    and that rows at the inducing points are the inducing points. That a first layer, whose inputs
-    have no samples, does what a later one would. That gradients are finite and reach every
-    parameter; that the dtype is kept, all randomness comes from the noise, and nothing is stored on
-    the layer.
+    row depends on nothing but the inducing points and its own randomness: not on the other rows,
+    not on how a batch is cut into pieces; that rows sampled jointly have the same marginal
+    distribution, and that rows at the inducing points are the inducing points. That a first layer,
+    whose inputs have no samples, does what a later one would. That gradients are finite and reach
+    every parameter; that the dtype is kept, all randomness comes from the caller, and nothing is
+    stored on the layer.
 
     It cannot know whether the density is right. Test that where posterior and prior coincide, or
     against :mod:`scipy.stats`.
@@ -39,19 +36,20 @@ def check_layer(
         inducing: features of the inducing points, ``(P, D)``; few points make the check fast, and
             distinct ones keep it meaningful.
         dtype: the floating point type to check it in.
-        seed: of the random rows and the noise.
+        seed: of the random rows and of all randomness.
 
     Raises:
         AssertionError: naming the layer and the violated property.
 
     Example:
         >>> from deepwishart.kernels import SquaredExponential
-        >>> from deepwishart.layers import GPOutputLayer
+        >>> from deepwishart.layers import GlobalInducingLayer
         >>> points = torch.linspace(-1, 1, 5).unsqueeze(-1)
-        >>> check_layer(GPOutputLayer(SquaredExponential(), points.sin()), points)
+        >>> check_layer(GlobalInducingLayer(SquaredExponential(), points.sin()), points)
     """
     check = _LayerCheck(copy.deepcopy(layer).to(dtype), inducing, dtype, seed)
-    check.shapes_and_dtype()
+    check.shapes()
+    check.dtype_and_finiteness()
     check.determinism()
     check.nothing_is_stored()
     check.samples_of_the_layer_below()
@@ -65,142 +63,86 @@ def check_layer(
     check.joint_rows()
 
 
-class _LayerCheck(Requirements):
+class _LayerCheck(SamplingRequirements):
     def __init__(self, layer: Layer, inducing: Tensor, dtype: torch.dtype, seed: int) -> None:
-        super().__init__(layer, dtype, seed)
+        super().__init__(layer, inducing, dtype, seed)
         self.layer = layer
-        if inducing.ndim != 2:
-            raise ValueError(f"inducing must have shape (P, D), got {tuple(inducing.shape)}.")
-        # A kernel matrix may be close to singular, and rounding errors grow through its inverse.
-        self.tolerance = 3e4 * self.eps
-        self.inducing = inducing.detach().to(dtype=dtype, device=self.device)
-        self.rows = self.normal(_ROWS, inducing.shape[1])
 
-    def noise(self, num_samples: int = _SAMPLES, offset: int = 0, **options: Any) -> Noise:
-        generator = torch.Generator(self.device).manual_seed(self.seed + offset)
-        return Noise(num_samples, generator, self.dtype, self.device, **options)
+    def sample(self, num_samples: int = SAMPLES, integrate: bool = True) -> LayerSample:
+        return self.layer.sample(self.inducing, self.random(num_samples), integrate=integrate)
 
-    def sample(
-        self, inducing: Tensor, rows: Tensor, noise: Noise, joint: bool = False
-    ) -> tuple[Tensor, Rows]:
-        state, log_ratio = self.layer.sample_inducing(inducing, noise)
-        return log_ratio, self.layer.sample_rows(state, rows, noise, joint)
-
-    def shapes_and_dtype(self) -> None:
-        state, log_ratio = self.layer.sample_inducing(self.inducing, self.noise())
-        self.require(
-            tuple(log_ratio.shape) in ((), (_SAMPLES,)),
-            f"log p - log q has shape {tuple(log_ratio.shape)}, not () or ({_SAMPLES},), for "
-            f"{_SAMPLES} samples",
-        )
-        self.require(hasattr(state, "outputs"), "its state has no outputs for the next layer")
+    def outcome(self, inducing: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        sample = self.layer.sample(inducing, self.random())
+        found = {"log p - log q": sample.log_ratio}
         for joint in (False, True):
-            drawn = self.layer.sample_rows(state, self.rows, self.noise(), joint)
-            self._row_shapes(drawn, joint)
-            for value in (log_ratio, *_tensors(drawn)):
-                self.require(value.dtype == self.dtype, f"turns {self.dtype} into {value.dtype}")
-                self.require(value.isfinite().all(), "is not finite at generic points")
+            drawn = sample.rows(rows, self.row_random(), joint)
+            for index, part in enumerate(_tensors(drawn)):
+                found[f"part {index} of rows with joint={joint}"] = part
+        return found
+
+    def draw_prior(self, kernel_matrix: Tensor) -> Any:
+        return self.layer.prior(kernel_matrix)
+
+    def shapes(self) -> None:
+        for integrate in (True, False):
+            sample = self.sample(integrate=integrate)
+            self.require(
+                isinstance(sample, LayerSample), f"sample returns a {type(sample).__name__}"
+            )
+            self.ratio_shape(sample.log_ratio)
+            for joint in (False, True):
+                drawn = sample.rows(self.rows, self.row_random(), joint)
+                self._row_shapes(drawn, joint)
+                self._inducing_shape(sample, drawn)
 
     def _row_shapes(self, drawn: Rows, joint: bool) -> None:
         found = [tuple(part.shape) for part in _tensors(drawn)]
-        wanted: list[tuple[int, ...]] = [(_SAMPLES, _ROWS, *found[0][2:3])]
+        wanted: list[tuple[int, ...]] = [(SAMPLES, ROWS, *found[0][2:3])]
         if isinstance(drawn, GramRows):
-            own = (_ROWS, _ROWS) if joint else (_ROWS,)
-            wanted = [(_SAMPLES, len(self.inducing), _ROWS), (_SAMPLES, *own)]
+            own = (ROWS, ROWS) if joint else (ROWS,)
+            wanted = [(SAMPLES, len(self.inducing), ROWS), (SAMPLES, *own)]
         self.require(
             found == wanted, f"rows with joint={joint} have shapes {found} instead of {wanted}"
         )
 
-    def determinism(self) -> None:
-        before = torch.random.get_rng_state()
-        first = self.sample(self.inducing, self.rows, self.noise())
+    def _inducing_shape(self, sample: LayerSample, drawn: Rows) -> None:
+        inducing, size = sample.inducing, len(self.inducing)
+        if isinstance(inducing, GramInducing):
+            found, wanted = inducing.gram.shape, (SAMPLES, size, size)
+        else:
+            found = inducing.shape
+            if found[-2] == 0:  # a layer with inducing points of its own hands none on
+                return
+            wanted = (SAMPLES, size, _tensors(drawn)[0].shape[-1])
         self.require(
-            torch.equal(before, torch.random.get_rng_state()),
-            "it draws from PyTorch's global generator rather than from the noise",
+            isinstance(inducing, GramInducing) == isinstance(drawn, GramRows),
+            "of inducing points and rows, one is features and the other a Gram matrix",
         )
-        second = self.sample(self.inducing, self.rows, self.noise())
-        same = torch.equal(first[0], second[0]) and all(
-            torch.equal(a, b) for a, b in zip(_tensors(first[1]), _tensors(second[1]), strict=True)
+        self.require(
+            tuple(found) == wanted, f"inducing has shape {tuple(found)} instead of {wanted}"
         )
-        self.require(same, "the same noise gives two answers")
-
-    def nothing_is_stored(self) -> None:
-        before = _attributes(self.layer)
-        values = {name: value.clone() for name, value in self.layer.state_dict().items()}
-        self.sample(self.inducing, self.rows, self.noise())
-        after = _attributes(self.layer)
-        changed = sorted(name for name in before | after if before.get(name) is not after.get(name))
-        self.require(not changed, f"sampling changes {', '.join(changed)} of the layer")
-        for name, value in self.layer.state_dict().items():
-            self.require(torch.equal(value, values[name]), f"sampling changes {name} of the layer")
-
-    def samples_of_the_layer_below(self) -> None:
-        """A later layer's inputs have a dimension for samples. Equal samples are no samples."""
-        log_ratio, drawn = self.sample(self.inducing, self.rows, self.noise())
-        inducing = self.inducing.expand(_SAMPLES, -1, -1).contiguous()
-        rows = self.rows.expand(_SAMPLES, -1, -1).contiguous()
-        later_ratio, later = self.sample(inducing, rows, self.noise())
-        what = "of the same inputs with and without a dimension for samples differ"
-        self.require_close(
-            later_ratio.expand(_SAMPLES), log_ratio.expand(_SAMPLES), f"log p - log q {what}"
-        )
-        for first, second in zip(_tensors(later), _tensors(drawn), strict=True):
-            self.require_close(first, second, f"rows {what}")
 
     def rows_are_alone(self) -> None:
-        state, _ = self.layer.sample_inducing(self.inducing, self.noise())
-        shared = {"offset": 1, "shared_rows": True}
-        whole = self.layer.sample_rows(state, self.rows, self.noise(**shared))
-        for index in range(_ROWS):
+        sample, random = self.sample(), self.row_random(shared=True)
+        whole = sample.rows(self.rows, random)
+        for index in range(ROWS):
             chosen = slice(index, index + 1)
-            alone = self.layer.sample_rows(state, self.rows[chosen], self.noise(**shared))
+            alone = sample.rows(self.rows[chosen], random)
             for part, expected in zip(_tensors(alone), _tensors(_pick(whole, chosen)), strict=True):
                 self.require_close(part, expected, "a row depends on the other rows of its batch")
 
     def pieces_of_a_batch(self) -> None:
-        state, _ = self.layer.sample_inducing(self.inducing, self.noise())
-        whole = self.layer.sample_rows(state, self.rows, self.noise(offset=1))
-        for chosen in (slice(0, 1), slice(1, _ROWS)):
-            noise = self.noise(offset=1, row_index=chosen, total_rows=_ROWS)
-            piece = self.layer.sample_rows(state, self.rows[chosen], noise)
+        sample, random = self.sample(), self.row_random()
+        whole = sample.rows(self.rows, random)
+        for chosen in (slice(0, 1), slice(1, ROWS)):
+            piece = sample.rows(self.rows[chosen], random.part(chosen.start, ROWS))
             for part, expected in zip(_tensors(piece), _tensors(_pick(whole, chosen)), strict=True):
                 self.require_close(
-                    part, expected, "pieces of a batch differ from the batch (Noise.row_index)"
+                    part, expected, "pieces of a batch differ from the batch (RowRandomness.part)"
                 )
 
-    def gradients(self) -> None:
-        inducing = self.inducing.clone().requires_grad_()
-        rows = self.rows.clone().requires_grad_()
-        log_ratio, drawn = self.sample(inducing, rows, self.noise())
-        total = log_ratio.sum()
-        for part in _tensors(drawn):
-            total = total + (part * self.normal(*part.shape)).sum()
-        parameters = {n: p for n, p in self.layer.named_parameters() if p.requires_grad}
-        variables = {**parameters, "rows": rows, "inducing": inducing}
-        gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
-            total, list(variables.values()), allow_unused=True
-        )
-        for name, gradient in zip(variables, gradients, strict=True):
-            if gradient is None:
-                # Layers with inducing inputs of their own ignore those of the layer below.
-                self.require(name == "inducing", f"no gradient reaches {name}")
-                continue
-            self.require(gradient.isfinite().all(), f"the gradient of {name} is not finite")
-
-    def prior(self) -> None:
-        root = self.normal(_SAMPLES, _ROWS, _ROWS)
-        kernel_matrix = root @ root.mT + torch.eye(_ROWS, dtype=self.dtype, device=self.device)
-        law: Any = self.layer.prior(kernel_matrix)
-        sample = law.rsample(generator=self.noise().generator)
-        self.require(
-            sample.shape[:2] == (_SAMPLES, _ROWS),
-            f"a sample of its prior at {_SAMPLES} x {_ROWS} points has shape {tuple(sample.shape)}",
-        )
-        self.require(sample.dtype == self.dtype, f"its prior is of {sample.dtype}")
-        self.require(sample.isfinite().all(), "a sample of its prior is not finite")
-
     def start(self) -> None:
-        _, drawn = self.sample(self.inducing, self.rows, self.noise())
+        drawn = self.sample().rows(self.rows, self.row_random())
         width = drawn.shape[-1] if isinstance(drawn, Tensor) else self.inducing.shape[1]
         features = self.normal(len(self.inducing), width) / width**0.5
         original, self.layer = self.layer, copy.deepcopy(self.layer)
@@ -211,39 +153,27 @@ class _LayerCheck(Requirements):
                 isinstance(values, Tensor) and bool(values.isfinite().all()),
                 "start_from returns no finite starting values for the next layer",
             )
-            log_ratio, drawn = self.sample(self.inducing, self.rows, self.noise())
-            finite = all(part.isfinite().all() for part in (log_ratio, *_tensors(drawn)))
+            outcome = self.outcome(self.inducing, self.rows)
+            finite = all(value.isfinite().all() for value in outcome.values())
             self.require(finite, "after start_from, samples are not finite")
         finally:
             self.layer = original
 
     @torch.no_grad()
     def divergence(self) -> None:
-        _, ratio = self.layer.sample_inducing(self.inducing, self.noise(_MANY_SAMPLES))
-        _, drawn = self.layer.draw_inducing(self.inducing, self.noise(_MANY_SAMPLES))
-        ratio, drawn = ratio.expand(_MANY_SAMPLES).double(), drawn.expand(_MANY_SAMPLES).double()
-        allowance = 6.0 * ratio.std() / _MANY_SAMPLES**0.5 + 1e3 * self.eps
-        self.require(
-            ratio.mean() <= allowance,
-            f"log p - log q has a positive mean of {float(ratio.mean()):.2g}, which -KL(q || p) "
-            "cannot have",
-        )
-        self.require_zero_mean(
-            drawn - ratio, "log p - log q of sample_inducing and of draw_inducing differ in mean"
-        )
+        integrated, drawn = (self.sample(MANY_SAMPLES, integrate) for integrate in (True, False))
+        self.require_divergence(integrated.log_ratio, drawn.log_ratio)
 
     @torch.no_grad()
     def rows_at_inducing_points(self) -> None:
-        state, _ = self.layer.draw_inducing(self.inducing, self.noise())
-        if state.outputs is None:
+        sample = self.sample(integrate=False)
+        inducing = sample.inducing
+        expected = inducing.gram if isinstance(inducing, GramInducing) else inducing
+        if expected.shape[-2] == 0:
             return
-        drawn = self.layer.sample_rows(state, self.inducing, self.noise(offset=1))
-        outputs = state.outputs
-        found, expected = drawn, outputs
-        if isinstance(drawn, GramRows) and isinstance(outputs, GramInducing):
-            found, expected = drawn.cross, outputs.gram
+        drawn = sample.rows(self.inducing, self.row_random())
         self.require_close(
-            found,
+            drawn.cross if isinstance(drawn, GramRows) else drawn,
             expected,
             "rows at the inducing points are not the inducing points",
             tolerance=30.0 * max(self.layer.jitter, self.eps) ** 0.5,
@@ -251,19 +181,21 @@ class _LayerCheck(Requirements):
 
     @torch.no_grad()
     def joint_rows(self) -> None:
-        state, _ = self.layer.sample_inducing(self.inducing, self.noise(_MANY_SAMPLES))
+        sample = self.sample(MANY_SAMPLES)
         pair = [
-            _pick(self.layer.sample_rows(state, self.rows, noise, joint), slice(0, 1), joint)
-            for joint, noise in (
-                (False, self.noise(_MANY_SAMPLES, offset=1)),
-                (True, self.noise(_MANY_SAMPLES, offset=2)),
+            _pick(
+                sample.rows(self.rows, self.row_random(MANY_SAMPLES, offset), joint),
+                slice(0, 1),
+                joint,
             )
+            for offset, joint in ((1, False), (2, True))
         ]
         for alone, together in zip(*map(_tensors, pair), strict=True):
             for power, name in ((1, "means"), (2, "mean squares")):
                 self.require_zero_mean(
                     alone**power - together**power,
                     f"a row sampled alone and jointly with others has two different {name}",
+                    allowance=self.layer.jitter,  # which joint covariances need
                 )
 
 
@@ -274,16 +206,5 @@ def _tensors(rows: Rows) -> tuple[Tensor, ...]:
 def _pick(rows: Rows, chosen: slice, joint: bool = False) -> Rows:
     if isinstance(rows, Tensor):
         return rows[..., chosen, :]
-    own = rows.diagonal.diagonal(dim1=-2, dim2=-1) if joint else rows.diagonal
+    own = rows.own.diagonal(dim1=-2, dim2=-1) if joint else rows.own
     return GramRows(rows.cross[..., chosen], own[..., chosen])
-
-
-def _attributes(layer: Layer) -> dict[str, Any]:
-    """Everything that hangs on a layer and its parts, by name."""
-    found: dict[str, Any] = {}
-    for prefix, module in layer.named_modules():
-        for name, value in vars(module).items():
-            found[f"{prefix}.{name}".lstrip(".")] = value
-        for name, value in module.named_buffers(recurse=False):
-            found[f"{prefix}.{name}".lstrip(".")] = value
-    return found

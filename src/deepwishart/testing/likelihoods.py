@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
+from torch.distributions import Distribution, biject_to, constraints
 from torch.func import functional_call
 
+from deepwishart.likelihoods import Likelihood, Mixture
 from deepwishart.testing.requirements import Requirements
 
-__all__ = ["check_likelihood"]
+__all__ = ["check_likelihood", "draw_targets"]
 
-_SAMPLES, _ROWS = 3, 5
-_REACH, _STEP = 20.0, 1.0 / 256  # of the grid for integrals, in asinh of the units of the scale
+_SAMPLES, _ROWS, _DRAWS = 3, 5, 4000
+_REACH, _STEP = 20.0, 1.0 / 128  # of the grid over real targets, in asinh of the units of the scale
+_MOST_COUNTS = 20_000
 
 
 def check_likelihood(
-    likelihood: nn.Module, *, dtype: torch.dtype = torch.float64, seed: int = 0
+    likelihood: Likelihood, *, dtype: torch.dtype = torch.float64, seed: int = 0
 ) -> None:
     r"""Check all that objectives and predictions take for granted about a likelihood.
 
-    ``expected_log_prob`` with zero variance is the log density :math:`\log p(y \mid f)` itself, and
-    everything else has to follow from it, by numerical integration over one column at a time:
-
-    .. math:: \int p(y \mid f)\, dy = 1, \qquad \int y\, p(y \mid f)\, dy = f, \qquad
-              \int (y - f)^2\, p(y \mid f)\, dy + v = \texttt{predictive\_variance}(v),
+    ``distribution`` is the law of targets given latents. It has to have mass one over its support,
+    continuous or discrete, and its samples, mean, variance and distribution function have to be
+    its own. Everything else has to follow from it, by numerical integration over one latent column
+    after the other:
 
     .. math:: \texttt{expected\_log\_prob}(y, m, v)
-              = \int \mathcal N(f; m, v) \log p(y \mid f)\, df.
+              = \int \mathcal N(f_j; m_j, v_j)\; \texttt{expected\_log\_prob}\big(y, m|_{m_j = f_j},
+              v|_{v_j = 0}\big)\, df_j,
 
-    Besides, shapes, dtype and gradients have to be right, output columns independent, and
-    ``log_noise`` a parameter with one entry for each: models ask it for dtype, device and number
-    of outputs.
+    with the log density itself where :math:`v = 0`, and likewise for the density of the mixture
+    that ``predictive`` returns. Besides, shapes, dtype and gradients have to be right, and values
+    finite where latents are extreme. What passes can be trained and predicts.
+
+    Integrals are compared at latents with variances of about one. Where a likelihood is much
+    narrower than that or has a kink, quadrature is inexact, and ``num_nodes`` may have to grow.
 
     Args:
         likelihood: the likelihood to check, which is copied and not changed.
@@ -49,138 +57,240 @@ def check_likelihood(
         >>> check_likelihood(Gaussian(num_outputs=2, noise=0.3))
     """
     check = _LikelihoodCheck(copy.deepcopy(likelihood).to(dtype), dtype, seed)
-    check.parameters()
     check.shapes_and_dtype()
+    check.extremes()
     exact = _LikelihoodCheck(copy.deepcopy(likelihood).double(), torch.float64, seed)
     exact.density()
+    exact.samples()
     exact.expectation()
+    exact.predictive()
     exact.gradients()
 
 
+def draw_targets(likelihood: Likelihood, latents: Tensor, seed: int) -> Tensor:
+    """Targets ``(N, D)`` for latents ``(N, num_latents)``, without touching the global generator.
+
+    PyTorch's distributions draw from that one, so it is seeded for the purpose and put back.
+    """
+    devices = [latents.device] if latents.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(seed)
+        return likelihood.distribution(latents).sample().to(latents.dtype)
+
+
 class _LikelihoodCheck(Requirements):
-    def __init__(self, likelihood: nn.Module, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, likelihood: Likelihood, dtype: torch.dtype, seed: int) -> None:
         super().__init__(likelihood, dtype, seed)
+        self.require(isinstance(likelihood, Likelihood), "it is no likelihoods.Likelihood")
         self.likelihood = likelihood
 
-    def parameters(self) -> None:
-        log_noise = getattr(self.likelihood, "log_noise", None)
-        self.require(
-            isinstance(log_noise, nn.Parameter) and log_noise.ndim == 1,
-            "log_noise is not a parameter of shape (D,), one entry for each output column",
-        )
-
-    @property
-    def num_outputs(self) -> int:
-        return int(self.likelihood.log_noise.numel())  # type: ignore[operator]
-
-    def log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        found: Tensor = self.likelihood.expected_log_prob(y, mean, variance)  # type: ignore[operator]
-        return found
-
-    def predictive_variance(self, variance: Tensor) -> Tensor:
-        found: Tensor = self.likelihood.predictive_variance(variance)  # type: ignore[operator]
-        return found
-
     def moments(self) -> tuple[Tensor, Tensor, Tensor]:
-        y = self.normal(_ROWS, self.num_outputs)
-        mean = self.normal(_SAMPLES, _ROWS, self.num_outputs)
-        return y, mean, 0.1 + self.normal(_SAMPLES, _ROWS, self.num_outputs).square()
+        """Targets ``(N, D)``, and means and variances ``(S, N, num_latents)``."""
+        shape = (_SAMPLES, _ROWS, self.likelihood.num_latents)
+        mean = 0.7 * self.normal(*shape)
+        variance = 0.1 + 0.5 * self.normal(*shape).square().clamp_max(2.0)
+        return draw_targets(self.likelihood, mean[0], self.seed), mean, variance
+
+    def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return self.likelihood.expected_log_prob(y, mean, variance)
+
+    def predicted(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Density of every target, ``(..., N, D)``."""
+        components, log_weights = self.likelihood.predictive(mean, variance)
+        weights = log_weights.reshape(-1, *(1 for _ in mean.shape))
+        return (components.log_prob(y) + weights).logsumexp(0).exp()
+
+    # ---- what every answer looks like ---------------------------------------------------------
 
     def shapes_and_dtype(self) -> None:
+        outputs, latents = self.likelihood.num_outputs, self.likelihood.num_latents
+        mean = self.normal(_SAMPLES, _ROWS, latents)
+        self._law("distribution", self.likelihood.distribution(mean), (_SAMPLES, _ROWS, outputs))
         y, mean, variance = self.moments()
+        self._value("a sample of distribution", y, (_ROWS, outputs))
+        self._value("initial_latents", self.likelihood.initial_latents(y), (_ROWS, latents))
         for spread in (variance, variance[..., :1], torch.zeros_like(variance)):
-            value, total = self.log_prob(y, mean, spread), self.predictive_variance(spread)
+            self._value("expected_log_prob", self.expected(y, mean, spread), (_SAMPLES, _ROWS))
+            components, weights = self.likelihood.predictive(mean, spread)
+            size = len(weights)
+            self._law("predictive", components, (size, _SAMPLES, _ROWS, outputs))
+            self._value("the log weights of predictive", weights, (size,))
             self.require(
-                value.shape == (_SAMPLES, _ROWS),
-                f"expected_log_prob has shape {tuple(value.shape)} instead of "
-                f"{(_SAMPLES, _ROWS)} for means of shape {tuple(mean.shape)}",
+                weights.logsumexp(0).abs() < self.tolerance,
+                "the weights of predictive do not add up to one",
             )
-            self.require(
-                torch.broadcast_shapes(total.shape, mean.shape) == mean.shape,
-                f"predictive_variance of {tuple(spread.shape)} has shape {tuple(total.shape)}",
-            )
-            for name, found in (("expected_log_prob", value), ("predictive_variance", total)):
-                self.require(
-                    found.dtype == self.dtype, f"{name} turns {self.dtype} into {found.dtype}"
-                )
-                self.require(found.isfinite().all(), f"{name} is not finite at generic values")
         self.require(
-            torch.equal(self.log_prob(y, mean, variance), self.log_prob(y, mean, variance)),
+            torch.equal(self.expected(y, mean, variance), self.expected(y, mean, variance)),
             "expected_log_prob gives two answers to one question",
         )
 
+    def _law(self, name: str, law: Distribution, shape: tuple[int, ...]) -> None:
+        found = (*law.batch_shape, *law.event_shape)
+        self.require(
+            found == shape and not law.event_shape,
+            f"{name} has batch shape {tuple(law.batch_shape)} and event shape "
+            f"{tuple(law.event_shape)} instead of {shape} and ()",
+        )
+
+    def _value(self, name: str, value: Tensor, shape: tuple[int, ...]) -> None:
+        self.require(
+            tuple(value.shape) == shape,
+            f"{name} has shape {tuple(value.shape)} instead of {shape}",
+        )
+        self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
+        self.require(value.isfinite().all(), f"{name} is not finite at generic values")
+
+    def extremes(self) -> None:
+        y, mean, _ = self.moments()
+        parameters = [p for p in self.likelihood.parameters() if p.requires_grad]
+        for size in (-10.0, 10.0):
+            for spread in (0.0, 1.0):
+                centre = torch.full_like(mean, size).requires_grad_()
+                variance = torch.full_like(mean, spread).requires_grad_()
+                value = self.expected(y, centre, variance)
+                where = f"where latents are {size} and their variance is {spread}"
+                self.require(value.isfinite().all(), f"expected_log_prob is not finite {where}")
+                for gradient in torch.autograd.grad(
+                    value.sum(), [centre, variance, *parameters], allow_unused=True
+                ):
+                    self.require(
+                        gradient is None or gradient.isfinite().all(),
+                        f"the gradient of expected_log_prob is not finite {where}",
+                    )
+
+    # ---- the law of targets given latents -----------------------------------------------------
+
     @torch.no_grad()
     def density(self) -> None:
-        r"""Mass, mean and variance of each column, with the others held at ``y``.
+        """Mass, moments and distribution function, integrated over targets."""
+        _, mean, variance = self.moments()
+        law = self.likelihood.distribution(mean[0])
+        single = Mixture(law.expand(torch.Size([1, *law.batch_shape])), mean.new_zeros(1))
+        self._integrals("distribution", single)
+        self._integrals("predictive", self.likelihood.predictive(mean[0], variance[0]))
 
-        With :math:`p(y) = \prod_d p_d(y_d)`, an integral over column d alone is the column's own
-        times the density of the others, and that of all columns is known.
-        """
-        y, mean, _ = self.moments()
-        y, mean = y[:1], mean[0, :1]
-        at_y = self.log_prob(y, mean, torch.zeros_like(mean))
-        grid = torch.arange(-_REACH, _REACH, _STEP, dtype=self.dtype, device=self.device)
-        deviation, weight = grid.sinh(), _STEP * grid.cosh()
-        total = self.predictive_variance(torch.zeros_like(mean)).expand_as(mean)
-        log_mass = -(self.num_outputs - 1) * at_y
-        for column in range(self.num_outputs):
-            targets = y.expand(len(grid), -1).clone()
-            targets[:, column] = mean[0, column] + deviation
-            means = mean.expand(len(grid), -1)
-            density = self.log_prob(targets, means, torch.zeros_like(means)).exp() * weight
-            mass = density.sum()
-            log_mass = log_mass + mass.log()
-            self.require_close(
-                (density * deviation).sum() / mass,
-                torch.zeros_like(mass),
-                "the mean of a target is not the value of the function",
-                tolerance=1e-4,
-            )
-            # Heavy tails leave a little of the second moment beyond any grid.
-            ratio = (density * deviation.square()).sum() / mass / total[0, column]
-            self.require_close(
-                ratio, torch.ones_like(ratio), "predictive_variance(0) is not that of p(y|f)", 1e-3
-            )
-        self.require_close(log_mass.exp(), torch.ones_like(log_mass), "p(y|f) has no mass 1", 1e-5)
+    def _integrals(self, name: str, mixture: Mixture) -> None:
+        law, weights = mixture.components, mixture.log_weights.exp()
+
+        def average(values: Tensor) -> Tensor:
+            return torch.tensordot(weights, values, dims=1)
+
+        mean = average(law.mean)
+        variance = average(law.variance + (law.mean - mean).square())
+        y, weight = _targets(law, mean, variance)
+        mass = weight * torch.tensordot(
+            law.log_prob(y.unsqueeze(1)).exp(), weights, dims=([1], [0])
+        )
+        total = mass.sum(0)
+        self.require_close(total, torch.ones_like(total), f"{name} has no mass 1", 1e-3)
+        found = (mass * y).sum(0)
+        self._same(found, mean, f"the mean of {name} is not that of its density")
+        spread = (mass * (y - found).square()).sum(0)
+        self._same(spread, variance, f"the variance of {name} is not that of its density")
+        if law.support.is_discrete:  # type: ignore[union-attr]
+            return
+        try:
+            below = torch.stack([average(law.cdf(value)) for value in y])
+        except NotImplementedError:
+            return
+        self.require_close(
+            below,
+            mass.cumsum(0) - 0.5 * mass,
+            f"the cdf of {name} is not that of its density",
+            1e-3,
+        )
+
+    def _same(self, found: Tensor, stated: Tensor, violation: str) -> None:
+        """Moments that exist are the same; heavy tails leave a little of them beyond any grid."""
+        found, stated = (torch.where(stated.isfinite(), t, 0.0) for t in (found, stated))
+        self.require_close(found, stated, violation, 2e-3)
+
+    def samples(self) -> None:
+        _, mean, _ = self.moments()
+        law = self.likelihood.distribution(mean[0])
+        if not law.mean.isfinite().all():
+            return
+        repeated = mean[0].expand(_DRAWS, -1, -1)
+        drawn = draw_targets(self.likelihood, repeated, self.seed)
+        self.require_zero_mean(
+            drawn - law.mean, "samples of distribution have another mean than it says"
+        )
+
+    # ---- what follows from it -----------------------------------------------------------------
 
     @torch.no_grad()
     def expectation(self) -> None:
         y, mean, variance = self.moments()
-        zero = torch.zeros_like(variance)
-        at_mean = self.log_prob(y, mean, zero)
-        grid = torch.linspace(-12.0, 12.0, 4801, dtype=self.dtype, device=self.device)
-        weight = (-0.5 * grid.square()).exp() * 0.005 / math.sqrt(2 * math.pi)
-        combined = at_mean
-        for column in range(self.num_outputs):
-            spread, shift = zero.clone(), torch.zeros(len(grid), *mean.shape).to(mean)
-            spread[..., column] = variance[..., column]
-            shift[..., column] = grid[:, None, None] * variance[..., column].sqrt()
-            values = self.log_prob(y, mean + shift, zero.expand_as(shift))
-            expected = (weight[:, None, None] * values).sum(0)
-            found = self.log_prob(y, mean, spread)
-            # Room for quadrature; a forgotten variance misses by far more.
+        self.require_close(
+            self.expected(y, mean, torch.zeros_like(variance)),
+            self.likelihood.distribution(mean).log_prob(y).sum(-1),
+            "expected_log_prob without variance is not the log density",
+        )
+        for found, integral in self._one_column_less(self.expected, y, mean, variance):
+            scale = integral.abs().clamp_min(1.0)
             self.require_close(
-                found, expected, "expected_log_prob is not the expectation of log p(y|f)", 1e-3
+                found / scale,
+                integral / scale,
+                "expected_log_prob is not the expectation of log p(y|f)",
+                1e-2,  # room for quadrature; a forgotten variance misses by far more
             )
-            combined = combined + found - at_mean
+
+    @torch.no_grad()
+    def predictive(self) -> None:
+        y, mean, variance = self.moments()
         self.require_close(
-            self.log_prob(y, mean, variance),
-            combined,
-            "expected_log_prob is not a sum over output columns",
+            self.predicted(y, mean, torch.zeros_like(variance)),
+            self.likelihood.distribution(mean).log_prob(y).exp(),
+            "predictive without variance is not distribution",
         )
-        self.require_close(
-            self.predictive_variance(variance) - self.predictive_variance(zero),
-            variance,
-            "predictive_variance does not grow with the variance of the function",
-        )
+        for found, integral in self._one_column_less(self.predicted, y, mean, variance):
+            largest = integral.max()
+            self.require_close(
+                found / largest,
+                integral / largest,
+                "predictive is not the expectation of p(y|f)",
+                3e-2,
+            )
+        for power, name in ((1, "mean"), (2, "mean square")):
+
+            def moment(y: Tensor, mean: Tensor, variance: Tensor, power: int = power) -> Tensor:
+                law, log_weights = self.likelihood.predictive(mean, variance)
+                values = law.mean if power == 1 else law.variance + law.mean.square()
+                return torch.tensordot(log_weights.exp(), values, dims=1)
+
+            for found, integral in self._one_column_less(moment, y, mean, variance):
+                self._same(integral, found, f"the {name} of predictive is not that of p(y|f)")
+
+    def _one_column_less(
+        self,
+        function: Callable[[Tensor, Tensor, Tensor], Tensor],
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """For one latent column after the other: the function with its variance, and the same
+        integrated over that column, whose variance is then zero and stays so."""
+        grid = torch.linspace(-9.0, 9.0, 901, dtype=self.dtype, device=self.device)
+        weight = (-0.5 * grid.square()).exp() * 0.02 / math.sqrt(2 * math.pi)
+        pairs = []
+        for column in range(self.likelihood.num_latents):
+            less = variance.clone()
+            less[..., column] = 0.0
+            moved = mean.expand(len(grid), *mean.shape).clone()
+            moved[..., column] += grid[:, None, None] * variance[..., column].sqrt()
+            values = function(y, moved, less.expand_as(moved))
+            integral = torch.tensordot(weight, values, dims=1)
+            pairs.append((function(y, mean, variance), integral))
+            variance = less
+        return pairs
 
     def gradients(self) -> None:
         y, mean, variance = self.moments()
-        parameters = {name: p.detach() for name, p in self.likelihood.named_parameters()}
         mirror = _Mirror(self.likelihood)
+        parameters = {name: p.detach() for name, p in mirror.named_parameters()}
 
         def function(mean: Tensor, variance: Tensor, *values: Tensor) -> Tensor:
-            named = {f"likelihood.{n}": value for n, value in zip(parameters, values, strict=True)}
+            named = dict(zip(parameters, values, strict=True))
             found: Tensor = functional_call(mirror, named, (y, mean, variance))
             return found
 
@@ -194,13 +304,40 @@ class _LikelihoodCheck(Requirements):
             ) from error
 
 
+def _targets(law: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Points ``(G, N, D)`` or ``(G, 1, 1)`` all over the support of a law with batch shape
+    ``(K, N, D)``, and the weights with which values there add up to an integral."""
+    centre, scale = mean.nan_to_num(0.0, 0.0, 0.0), variance.nan_to_num(1.0, 1.0, 1.0).sqrt()
+    support = law.support
+    if support.is_discrete:
+        if law.has_enumerate_support:
+            values = law.enumerate_support(expand=False).reshape(-1, 1, 1)
+        else:
+            first = float(getattr(support, "lower_bound", 0.0))
+            reach = (law.mean + 40.0 * law.stddev).nan_to_num(_MOST_COUNTS).max()
+            last = first + min(50.0 + float(reach), _MOST_COUNTS)
+            last = min(last, float(torch.as_tensor(getattr(support, "upper_bound", last)).max()))
+            values = torch.arange(first, last + 1.0, dtype=mean.dtype, device=mean.device)
+            values = values.reshape(-1, 1, 1)
+        return values, torch.ones_like(values)
+    if isinstance(support, type(constraints.real)):
+        grid = torch.arange(-_REACH, _REACH, _STEP, dtype=mean.dtype, device=mean.device)
+        grid = grid.reshape(-1, 1, 1)
+        return centre + scale * grid.sinh(), scale * _STEP * grid.cosh()
+    # Logarithms of positive numbers, logits of numbers in an interval.
+    grid = torch.arange(-200.0, 35.0, 2 * _STEP, dtype=mean.dtype, device=mean.device)
+    grid = grid.reshape(-1, 1, 1)
+    transform = biject_to(support)
+    values = transform(grid)
+    return values, 2 * _STEP * transform.log_abs_det_jacobian(grid, values).exp()
+
+
 class _Mirror(nn.Module):
     """``expected_log_prob`` as a forward pass, which is what can be called functionally."""
 
-    def __init__(self, likelihood: nn.Module) -> None:
+    def __init__(self, likelihood: Likelihood) -> None:
         super().__init__()
         self.likelihood = likelihood
 
     def forward(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        found: Tensor = self.likelihood.expected_log_prob(y, mean, variance)  # type: ignore[operator]
-        return found
+        return self.likelihood.expected_log_prob(y, mean, variance)

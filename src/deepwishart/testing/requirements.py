@@ -27,7 +27,7 @@ class Requirements:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal inputs, the same numbers for every dtype and device."""
-        drawn = torch.randn(*shape, generator=self.generator, dtype=torch.float64)
+        drawn = torch.randn(shape, generator=self.generator, dtype=torch.float64)
         return drawn.to(dtype=self.dtype, device=self.device)
 
     def require(self, condition: bool | Tensor, violation: str) -> None:
@@ -48,11 +48,17 @@ class Requirements:
         error = float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
         self.require(error <= tolerance, f"{violation} (they differ by {error:.1e})")
 
-    def require_zero_mean(self, values: Tensor, violation: str) -> None:
-        """Require that the mean over the first dimension is zero up to sampling noise."""
+    def require_same(self, first: Tensor, second: Tensor, violation: str) -> None:
+        """As :meth:`require_close`, where one may lack the dimension for samples."""
+        first, second = torch.broadcast_tensors(first, second)
+        self.require_close(first, second, violation)
+
+    def require_zero_mean(self, values: Tensor, violation: str, allowance: float = 0.0) -> None:
+        """Require that the mean over the first dimension is zero up to sampling noise, or within
+        the ``allowance``."""
         values = values.detach().double().reshape(len(values), -1)
         error = values.std(0) / len(values) ** 0.5
         # What is constant up to rounding has no sampling noise to be measured by.
-        error = error + 1e3 * self.eps * values.abs().amax(0).clamp(min=1.0)
+        error = error + 1e3 * self.eps * values.abs().amax(0).clamp(min=1.0) + allowance
         z = float((values.mean(0) / error).abs().max())
         self.require(z < 6.0, f"{violation} (by {z:.0f} standard errors)")

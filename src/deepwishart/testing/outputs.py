@@ -1,0 +1,186 @@
+"""The contract of output layers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepwishart.layers.gaussian import GaussianSample
+from deepwishart.layers.output import OutputLayer, OutputSample, Summary, add_summaries
+from deepwishart.likelihoods import Likelihood
+from deepwishart.testing.likelihoods import draw_targets
+from deepwishart.testing.sampling import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
+
+__all__ = ["check_output_layer"]
+
+
+def check_output_layer(
+    layer: OutputLayer,
+    inducing: Tensor,
+    likelihood: Likelihood,
+    *,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> None:
+    r"""Check all that a model takes for granted about an output layer.
+
+    That its sums over rows add up over parts of the rows, and that they are enough: the data term
+    and the predictor follow from them. That data term and :math:`\log p - \log q` have one value
+    per posterior sample, and the same mean whether or not inducing variables are integrated out.
+    That the function's moments row by row are those of all rows together. That a first layer does
+    what a later one would, that gradients are finite and reach every parameter, that the dtype is
+    kept, all randomness comes from the caller, and nothing is stored on the layer.
+
+    Args:
+        layer: the layer to check, which is copied and not changed.
+        inducing: features of the inducing points, ``(P, D)``, few and distinct.
+        likelihood: one that the layer is for, with as many latent columns as the layer has.
+        dtype: the floating point type to check it in.
+        seed: of the random rows and of all randomness.
+
+    Raises:
+        AssertionError: naming the layer and the violated property.
+
+    Example:
+        >>> from deepwishart.kernels import SquaredExponential
+        >>> from deepwishart.layers import GPOutputLayer
+        >>> from deepwishart.likelihoods import Gaussian
+        >>> points = torch.linspace(-1, 1, 5).unsqueeze(-1)
+        >>> layer = GPOutputLayer(SquaredExponential(), points.sin())
+        >>> check_output_layer(layer, points, Gaussian(1))
+    """
+    part, observed = copy.deepcopy(layer).to(dtype), copy.deepcopy(likelihood).to(dtype)
+    check = _OutputCheck(part, inducing, observed, dtype, seed)
+    check.shapes()
+    check.dtype_and_finiteness()
+    check.determinism()
+    check.nothing_is_stored()
+    check.samples_of_the_layer_below()
+    check.parts_of_the_rows()
+    check.moments()
+    check.rows_it_needs()
+    check.gradients()
+    check.prior()
+    check.integration()
+
+
+class _OutputCheck(SamplingRequirements):
+    def __init__(
+        self,
+        layer: OutputLayer,
+        inducing: Tensor,
+        likelihood: Likelihood,
+        dtype: torch.dtype,
+        seed: int,
+    ) -> None:
+        super().__init__(layer, inducing, dtype, seed)
+        if layer.width != likelihood.num_latents:
+            raise ValueError(
+                f"The layer has {layer.width} columns, but {type(likelihood).__name__} needs "
+                f"{likelihood.num_latents} latent functions."
+            )
+        self.layer, self.likelihood = layer, likelihood
+        latents = self.normal(ROWS, likelihood.num_latents)
+        self.targets = draw_targets(likelihood, latents, seed)
+
+    def sample(self, num_samples: int = SAMPLES, integrate: bool = True) -> OutputSample:
+        return self.layer.sample(self.inducing, self.random(num_samples), integrate=integrate)
+
+    def summarise(self, sample: OutputSample, rows: Tensor, targets: Tensor) -> Summary:
+        return sample.summarise(rows, targets, self.likelihood)
+
+    def predictor(self, sample: OutputSample, rows: Tensor) -> GaussianSample:
+        summary = self.summarise(sample, rows, self.targets) if self.layer.needs_rows else None
+        return sample.predictor(summary, self.likelihood)
+
+    def outcome(self, inducing: Tensor, rows: Tensor) -> dict[str, Tensor]:
+        sample = self.layer.sample(inducing, self.random())
+        summary = self.summarise(sample, rows, self.targets)
+        mean, variance = self.predictor(sample, rows).moments(rows)
+        return {
+            "log p - log q": sample.log_ratio,
+            "data_term": sample.data_term(summary, self.likelihood),
+            "the predictor's mean": mean,
+            "the predictor's variance": variance,
+        }
+
+    def draw_prior(self, kernel_matrix: Tensor) -> Any:
+        return self.layer.prior(kernel_matrix)
+
+    def shapes(self) -> None:
+        for integrate in (True, False):
+            sample = self.sample(integrate=integrate)
+            self.require(
+                isinstance(sample, OutputSample), f"sample returns a {type(sample).__name__}"
+            )
+            self.ratio_shape(sample.log_ratio)
+            summary = self.summarise(sample, self.rows, self.targets)
+            shape = tuple(sample.data_term(summary, self.likelihood).shape)
+            self.require(
+                shape in ((), (SAMPLES,)),
+                f"data_term has shape {shape}, not () or ({SAMPLES},), for {SAMPLES} samples",
+            )
+            drawn = self.predictor(sample, self.rows).rows(self.rows, self.row_random(), joint=True)
+            wanted = (SAMPLES, ROWS, self.layer.width)
+            self.require(
+                tuple(drawn.shape) == wanted,
+                f"joint rows of the predictor have shape {tuple(drawn.shape)} instead of {wanted}",
+            )
+
+    def parts_of_the_rows(self) -> None:
+        sample = self.sample()
+        whole = self.summarise(sample, self.rows, self.targets)
+        parts = add_summaries(
+            self.summarise(sample, self.rows[chosen], self.targets[chosen])
+            for chosen in (slice(0, 1), slice(1, ROWS))
+        )
+        for found, expected in zip(parts, whole, strict=True):
+            self.require_close(found, expected, "summaries of parts do not add up to the whole's")
+        self.require_close(
+            sample.data_term(parts, self.likelihood),
+            sample.data_term(whole, self.likelihood),
+            "the data term of added summaries is not that of the whole",
+        )
+
+    @torch.no_grad()
+    def moments(self) -> None:
+        for integrate in (True, False):
+            predictor = self.predictor(self.sample(integrate=integrate), self.rows)
+            mean, variance = predictor.moments(self.rows)
+            joint = predictor.joint_moments(self.rows)
+            self.require((variance > 0).all(), "the predictor has a variance that is not positive")
+            self.require_same(
+                mean, joint.mean, "moments and joint_moments of the predictor differ in mean"
+            )
+            own = joint.covariance.diagonal(dim1=-2, dim2=-1).mT
+            self.require_same(
+                variance, own, "variances are not the diagonal of the covariance of joint_moments"
+            )
+            self.require_close(
+                joint.covariance, joint.covariance.mT, "the joint covariance is not symmetric"
+            )
+
+    def rows_it_needs(self) -> None:
+        try:
+            self.sample().predictor(None, self.likelihood)
+        except ValueError:
+            self.require(self.layer.needs_rows, "it predicts from rows, but needs_rows is false")
+            return
+        self.require(not self.layer.needs_rows, "needs_rows is true, but it predicts without any")
+
+    @torch.no_grad()
+    def integration(self) -> None:
+        integrated, drawn = (self.sample(MANY_SAMPLES, integrate) for integrate in (True, False))
+        self.require_divergence(integrated.log_ratio, drawn.log_ratio)
+        terms = [
+            sample.data_term(
+                self.summarise(sample, self.rows, self.targets), self.likelihood
+            ).expand(MANY_SAMPLES)
+            for sample in (integrated, drawn)
+        ]
+        self.require_zero_mean(
+            terms[1] - terms[0], "data_term with integrate=True and False differ in mean"
+        )

@@ -1,0 +1,129 @@
+"""Whatever fulfils the contract trains, predicts, saves and loads."""
+
+import pytest
+import torch
+
+import deepwishart as dw
+from deepwishart.testing.likelihoods import draw_targets
+
+ROWS = 40
+
+
+def data(likelihood, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    X = 4 * torch.rand(ROWS, 2, generator=generator, dtype=torch.float64) - 2
+    latents = (2 * X[:, :1]).sin().expand(-1, likelihood.num_latents).to(dtype)
+    return X.to(dtype), draw_targets(likelihood.to(dtype), latents, seed=1)
+
+
+def fit(model, X, y, steps):
+    """The bound before and after a few steps, with the same noise."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    bounds = []
+    for _ in range(steps + 1):
+        generator = torch.Generator().manual_seed(2)
+        bound = dw.elbo(model, X, y, num_data=len(X), num_samples=5, generator=generator)
+        bounds.append(float(bound.detach()))
+        optimiser.zero_grad()
+        (-bound).backward()
+        optimiser.step()
+    return bounds[0], bounds[-1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+@pytest.mark.parametrize("process", ["dwp", "dsvi"])
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_trains_and_predicts(example, process, num_outputs, dtype):
+    likelihood = example(num_outputs)
+    X, y = data(likelihood, dtype)
+    model = dw.build(process, X, y, num_inducing=8, likelihood=likelihood, dtype=dtype)
+    before, after = fit(model, X, y, steps=15)
+    assert after > before + 0.01
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and bool(parameter.grad.isfinite().all()), name
+
+    generator = torch.Generator().manual_seed(3)
+    prediction = model.predict(X[:7], num_samples=20, generator=generator)
+    shape = (7,) if num_outputs == 1 else (7, num_outputs)
+    assert prediction.mean.shape == prediction.variance.shape == shape
+    assert prediction.log_prob(y[:7]).shape == (7,)
+    drawn = prediction.sample(4000, generator=generator)
+    assert drawn.shape == (4000, *shape) and drawn.dtype == dtype
+    z = (drawn.mean(0) - prediction.mean) / (prediction.stddev / 4000**0.5)
+    assert float(z.abs().max()) < 5.0
+    assert bool(prediction.log_prob(y[:7]).isfinite().all())
+
+
+def test_state_dict_round_trip(example):
+    likelihood = example(1)
+    X, y = data(likelihood)
+    model = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood)
+    fit(model, X, y, steps=2)
+    other = dw.build("dwp", X, y, num_inducing=8, likelihood=example(1), seed=5)
+    other.load_state_dict(model.state_dict())
+    first, second = (
+        m.predict(X, num_samples=10, generator=torch.Generator().manual_seed(4))
+        for m in (model, other)
+    )
+    assert torch.equal(first.mean, second.mean)
+    assert torch.equal(first.log_prob(y), second.log_prob(y))
+
+
+def test_importance_weighted_bound_is_above_the_elbo(example):
+    likelihood = example(1)
+    X, y = data(likelihood)
+    X, y = X[:10], y[:10]
+    model = dw.build("dwp", X, y, num_inducing=10, likelihood=likelihood)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        bound = dw.elbo(model, X, y, num_data=10, num_samples=500, generator=generator)
+        better = dw.importance_weighted_bound(
+            model, X, y, num_importance=100, num_replicates=20, generator=generator
+        )
+    assert float(better.mean()) > float(bound)
+
+
+def test_quantiles_where_there_is_a_distribution_function(example):
+    likelihood = example(1)
+    X, y = data(likelihood)
+    prediction = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X[:5])
+    if example.__name__ != "Heteroscedastic":
+        with pytest.raises(TypeError, match="no distribution function, and so no quantiles"):
+            prediction.quantile(0.5)
+        return
+    levels = torch.tensor([0.05, 0.5, 0.9], dtype=torch.float64)
+    for level, quantile in zip(levels, prediction.quantile(levels), strict=True):
+        torch.testing.assert_close(prediction.cdf(quantile), level.expand(5), rtol=0, atol=1e-9)
+
+
+class Durations(dw.likelihoods.Likelihood):
+    """A distribution function without an inverse, on the positive numbers."""
+
+    def distribution(self, latents):
+        return torch.distributions.Gamma(2.0, (-latents).exp())
+
+
+def test_quantiles_of_positive_targets():
+    likelihood = Durations(1)
+    X, y = data(likelihood)
+    model = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood)
+    prediction = model.predict(X[:5])
+    low, high = prediction.quantile(0.01), prediction.quantile(0.99)
+    assert bool((low > 0).all())
+    torch.testing.assert_close(prediction.cdf(low), torch.full_like(low, 0.01), rtol=0, atol=1e-9)
+    torch.testing.assert_close(prediction.cdf(high), torch.full_like(low, 0.99), rtol=0, atol=1e-9)
+
+
+def test_predictions_of_classes_are_probabilities():
+    class TwoClasses(dw.likelihoods.Likelihood):
+        def distribution(self, latents):
+            return torch.distributions.Bernoulli(logits=latents)
+
+    likelihood = TwoClasses(1)
+    X, y = data(likelihood)
+    prediction = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X)
+    one = prediction.log_prob(torch.ones(ROWS)).exp()
+    torch.testing.assert_close(one, prediction.mean)
+    torch.testing.assert_close(one + prediction.log_prob(torch.zeros(ROWS)).exp(), one / one)
+    with pytest.raises(TypeError, match="Under TwoClasses, components are not Gaussian"):
+        next(prediction.components())
