@@ -4,10 +4,10 @@
 
 For each cell (data set and depth; deep Wishart process, split 0, seed 0) the protocol ``fast`` is
 run to its end. Said are the bound afterwards, with 1,000 fresh samples, the first step at which a
-mean over 50 steps passes the published mean, and the time until then; beside it the time that 20,000
-steps of the paper's protocol take at the pace of a few. For cells after ``--paper`` that protocol is
-run as well, until it passes. ``visits`` are rows times posterior samples. Cells can be measured in
-several calls: others in the file are kept.
+mean over 50 steps passes the published mean, and the time until then; beside it the time that
+20,000 steps of the paper's protocol take at the pace of a few. For cells after ``--paper`` that
+protocol is run as well, until it passes. ``visits`` are rows times posterior samples. Cells can be
+measured in several calls: others in the file are kept.
 """
 
 from __future__ import annotations

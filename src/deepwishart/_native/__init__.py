@@ -13,6 +13,7 @@ import functools
 import logging
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,10 @@ def library() -> Path:
 
 @torch.compiler.assume_constant_result  # torch.compile would trace how the library is loaded
 def _available() -> bool:
-    return _loads()
+    found = _loads()
+    if found and "torch._dynamo" in sys.modules:
+        register_all()
+    return found
 
 
 @functools.cache
@@ -90,7 +94,6 @@ def _load(path: Path) -> Path:
         torch.ops.load_library(path)
     except OSError as error:
         raise NativeUnavailable(f"{path} does not load: {error}") from error
-    register_all()
     _keep_freed_memory()
     return path
 

@@ -1,8 +1,8 @@
 """What compiled operations return, said without computing it: shapes and dtypes.
 
-``torch.compile`` and fake tensors ask for it. An operation's file states it beside the operation. It
-is registered with PyTorch when its compiler is in use, and not before: registering imports a computer
-algebra system, which takes seconds.
+``torch.compile`` and fake tensors ask for it. An operation's file states it beside the operation.
+It is registered with PyTorch when its compiler is in use, and not before: registering imports a
+computer algebra system, which takes seconds.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from deepwishart.reproduction.sweeps import (
     Settings,
     run_sweep,
 )
+from deepwishart.reproduction.sweeps.engines import local
 from deepwishart.reproduction.sweeps.engines.events import (
     Broken,
     Finished,
