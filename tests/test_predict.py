@@ -86,7 +86,7 @@ def test_a_row_does_not_depend_on_its_neighbours(process):
 def test_streaming_over_chunks_changes_nothing(process, monkeypatch):
     model, X, y = model_and_data(process)
     kept = model.predict(X, num_samples=7, generator=seeded())
-    monkeypatch.setattr(predict_module, "_BLOCK_ELEMENTS", 7 * 6 * 4)
+    monkeypatch.setattr("deepwishart.models.posterior._BLOCK_ELEMENTS", 7 * 6 * 4)
     monkeypatch.setattr(predict_module, "_KEEP_ELEMENTS", 0)
     streamed = model.predict(X, num_samples=7, generator=seeded())
     assert len(list(streamed.components())) > 5

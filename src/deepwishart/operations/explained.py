@@ -40,7 +40,7 @@ def explained(gram: Tensor, products: Tensor, noise: Tensor, *, what: str) -> Te
 
 class Explained(torch.autograd.Function):
     r"""With :math:`a = B^{-1} z`, the slope is :math:`-\tfrac12 (B^{-1} + a a^\top)` in :math:`B`
-    and :math:`a` in :math:`z`; the factor :math:`L_B` and its inverse are taken as known functions of
+    and :math:`a` in :math:`z`; the factor :math:`L_B` and its inverse are known functions of
     :math:`B`. One product of size :math:`P^3`."""
 
     @staticmethod
