@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart import _native
+from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.first_order import first_order
@@ -73,7 +73,8 @@ def row_sums(
 def plain_row_sums(kernel: Tensor, cross: Tensor | GaussianKernel, targets: Tensor) -> RowSums:
     """The same in ordinary PyTorch."""
     block = cross.form() if isinstance(cross, GaussianKernel) else cross
-    projected = torch.linalg.solve_triangular(torch.linalg.cholesky(kernel), block, upper=False)
+    lower = linalg.cholesky(kernel, what="the kernel matrix of the output layer")
+    projected = linalg.solve_lower(lower, block)
     return RowSums(projected @ projected.mT, projected @ targets)
 
 
