@@ -46,6 +46,7 @@ class Bound(torch.nn.Module):
 @pytest.mark.parametrize("output", OUTPUTS)
 # PyTorch's own, about itself:
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_a_compiled_bound_is_the_bound(output):
     bound = Bound("dwp", output)
     expected = bound.value_and_gradients(bound)

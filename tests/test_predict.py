@@ -1,5 +1,7 @@
 """The predictive mixture and joint function samples."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -7,15 +9,21 @@ from scipy import stats
 
 import deepwishart as dw
 from deepwishart import predict as predict_module
+from deepwishart.models import posterior as posterior_module
 
+OUTPUTS = ["inducing", "collapsed"]
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 
 
-def model_and_data(process="dwp", outputs=1, depth=3):
+def model_and_data(process="dwp", outputs=1, depth=3, output="inducing"):
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(25, 2, generator=generator, dtype=torch.float64)
     y = torch.randn(25, outputs, generator=generator, dtype=torch.float64)
-    return dw.build(process, X, y, depth=depth, num_inducing=6), X, y
+    return dw.build(process, X, y, depth=depth, num_inducing=6, output=output), X, y
+
+
+def normal(shape):
+    return torch.randn(shape, generator=seeded(3), dtype=torch.float64)
 
 
 def seeded(seed=0):
@@ -74,8 +82,9 @@ def test_samples_follow_the_mixture():
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-def test_a_row_does_not_depend_on_its_neighbours(process):
-    model, X, _ = model_and_data(process)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_row_does_not_depend_on_its_neighbours(process, output):
+    model, X, _ = model_and_data(process, output=output)
     whole = model.predict(X, num_samples=7, generator=seeded())
     some = model.predict(X[[3, 20]], num_samples=7, generator=seeded())
     torch.testing.assert_close(whole.mean[[3, 20]], some.mean, rtol=1e-9, atol=1e-10)
@@ -83,10 +92,11 @@ def test_a_row_does_not_depend_on_its_neighbours(process):
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-def test_streaming_over_chunks_changes_nothing(process, monkeypatch):
-    model, X, y = model_and_data(process)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_streaming_over_chunks_changes_nothing(process, output, monkeypatch):
+    model, X, y = model_and_data(process, output=output)
     kept = model.predict(X, num_samples=7, generator=seeded())
-    monkeypatch.setattr(predict_module, "_BLOCK_ELEMENTS", 7 * 6 * 4)
+    monkeypatch.setattr(posterior_module, "_BLOCK_ELEMENTS", 7 * 6 * 4)
     monkeypatch.setattr(predict_module, "_KEEP_ELEMENTS", 0)
     streamed = model.predict(X, num_samples=7, generator=seeded())
     assert len(list(streamed.components())) > 5
@@ -101,16 +111,16 @@ def test_streaming_over_chunks_changes_nothing(process, monkeypatch):
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-def test_joint_functions_have_the_marginals_of_the_prediction(process):
-    model, X, _ = model_and_data(process, depth=2)
-    with torch.no_grad():
-        model.likelihood.log_noise.fill_(-40.0)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_joint_functions_have_the_marginals_of_the_prediction(process, output):
+    model, X, _ = model_and_data(process, depth=2, output=output)
     samples = model.sample_functions(X[:3], num_samples=3000, generator=seeded(1))
     assert samples.functions.shape == (3000, 3, 1)
     assert samples.layers[0].shape[:2] == (3000, 3)
     predictive = model.predict(X[:3], num_samples=3000, generator=seeded(2))
     for row in range(3):
-        drawn = predictive.sample(3000, seeded(3))[:, row]
+        parts = [m + v.sqrt() * normal(m.shape) for m, v in predictive.latents()]
+        drawn = torch.cat(parts, dim=1)[:, row, 0]
         result = stats.ks_2samp(samples.functions[:, row, 0].numpy(), drawn.numpy())
         assert result.pvalue > 1e-3
 
@@ -133,3 +143,35 @@ def test_bad_questions_get_plain_answers():
         predictive.log_prob(y[:3])
     with pytest.raises(ValueError, match="num_samples"):
         model.predict(X, num_samples=0)
+    with pytest.raises(ValueError, match="rows, 2"):
+        model.predict(X.tolist())
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_no_rows_are_refused(process, output):
+    model, X, _ = model_and_data(process, output=output)
+    with pytest.raises(ValueError, match="X has no rows"):
+        model.predict(X[:0], num_samples=3)
+    with pytest.raises(ValueError, match="X has no rows"):
+        model.sample_functions(X[:0], num_samples=3)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_predictions_can_be_pickled(process, output, monkeypatch):
+    model, X, y = model_and_data(process, output=output)
+    kept = model.predict(X, num_samples=3, generator=seeded())
+    monkeypatch.setattr(predict_module, "_KEEP_ELEMENTS", 0)
+    streamed = model.predict(X, num_samples=3, generator=seeded())
+    for predictive in (kept, streamed):
+        copied = pickle.loads(pickle.dumps(predictive))
+        assert torch.equal(copied.log_prob(y), predictive.log_prob(y))
+        assert torch.equal(copied.quantile(0.3), predictive.quantile(0.3))
+
+
+def test_a_collapsed_model_without_rows_says_so():
+    model, X, _ = model_and_data(output="collapsed")
+    model.training_inputs = model.training_targets = None
+    with pytest.raises(ValueError, match="predicts from its training rows and has none"):
+        model.predict(X)

@@ -6,6 +6,7 @@ definite is factorised, and what happens when rounding says that it is not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -100,7 +101,11 @@ def cholesky(
     if not failed.any():
         return lower
     _refuse_hopeless(matrix, what, strict)
-    return torch.linalg.cholesky(_more_jitter(matrix, failed, jitter, relative_to, what))
+
+    def fails(candidate: Tensor) -> Tensor:
+        return torch.linalg.cholesky_ex(candidate).info
+
+    return torch.linalg.cholesky(_more_jitter(matrix, failed, fails, jitter, relative_to, what))
 
 
 def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Factor:
@@ -116,7 +121,12 @@ def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Fact
     lower, inverse, failed = cholesky_inverse(candidate)
     if failed.any():
         _refuse_hopeless(matrix, what, strict=False)
-        lower, inverse, _ = cholesky_inverse(_more_jitter(matrix, failed, jitter, None, what))
+
+        def fails(candidate: Tensor) -> Tensor:
+            return cholesky_inverse(candidate)[2]
+
+        enough = _more_jitter(matrix, failed, fails, jitter, None, what)
+        lower, inverse, _ = cholesky_inverse(enough)
     return Factor(lower, inverse)
 
 
@@ -160,15 +170,24 @@ def _refuse_hopeless(matrix: Tensor, what: str, strict: bool) -> None:
 
 
 def _more_jitter(
-    matrix: Tensor, failed: Tensor, jitter: float, relative_to: Tensor | None, what: str
+    matrix: Tensor,
+    failed: Tensor,
+    fails: Callable[[Tensor], Tensor],
+    jitter: float,
+    relative_to: Tensor | None,
+    what: str,
 ) -> Tensor:
-    """``matrix`` with the smallest tried jitter that makes it factorise."""
-    start = jitter or default_jitter(matrix.dtype) / _GROWTH
-    amount = torch.where(failed != 0, matrix.new_tensor(start), matrix.new_tensor(jitter))
-    while float(amount.max()) * _GROWTH < 1.01 * LARGEST_JITTER:
-        amount = torch.where(failed != 0, amount * _GROWTH, amount)
+    """``matrix`` with the smallest tried jitter that makes it factorise. ``fails`` is asked with the
+    factorisation that is wanted in the end: another one may round to another answer."""
+    first = _GROWTH * jitter or default_jitter(matrix.dtype)
+    amount = torch.full_like(failed, jitter, dtype=matrix.dtype)
+    while True:
+        more = torch.where(failed != 0, (_GROWTH * amount).clamp_min(first), amount)
+        if float(more.max()) > 1.01 * LARGEST_JITTER:
+            break
+        amount = more
         candidate = add_jitter(matrix, amount[..., None], relative_to)
-        failed = torch.linalg.cholesky_ex(candidate.detach()).info
+        failed = fails(candidate.detach())
         if not failed.any():
             return candidate
     raise CholeskyError(

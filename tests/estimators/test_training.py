@@ -66,7 +66,7 @@ def test_minibatches_train(make, data):
 
 def test_warm_start_goes_on_from_the_present_model(make, data):
     X, y = data
-    regressor = make(warm_start=True, max_iter=30).fit(X, y)
+    regressor = make(warm_start=True, max_iter=30, learning_rate=0.01).fit(X, y)
     first, first_history = regressor.elbo_, regressor.history_
     regressor.fit(X, y)
     assert regressor.n_iter_ == 60

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import deepwishart as dw
+from deepwishart.randomness import RowRandomness
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 
@@ -64,9 +65,31 @@ def test_minibatch_elbos_average_to_the_full_batch_elbo(process, depth):
     model = trained(process, X, y, depth=depth, steps=3)
     parts = [torch.tensor([0, 5, 7]), torch.arange(1, 5), torch.tensor([6, 8, 9, 10, 11])]
 
+    class FixedRows(RowRandomness):
+        """A row's noise by its number in the table, whichever batch it is in."""
+
+        index: torch.Tensor = torch.arange(12)
+
+        def _rows(self, num_rows, draw, stream):
+            return draw(12, self._generator(stream, 0))[:, self.index]
+
     def with_fixed_noise(rows):
-        noise = dw.Noise(4, torch.Generator().manual_seed(3), row_index=rows, total_rows=12)
-        return dw.elbo(model, X[rows], y[rows], num_data=12, noise=noise, kl_weight=0.7)
+        random = model.randomness(4, torch.Generator().manual_seed(3))
+        sample = model.sample(random)
+        fixed = FixedRows(4, seed=5)
+        fixed_at = {}
+
+        def at(layer):
+            if layer not in fixed_at:
+                moved = FixedRows(4, seed=5, layer=layer)
+                object.__setattr__(moved, "index", rows)
+                fixed_at[layer] = moved
+            return fixed_at[layer]
+
+        object.__setattr__(fixed, "at", at)
+        summary = sample.summarise(X[rows], y[rows, None], fixed)
+        data_term = sample.output.data_term(summary, model.likelihood)
+        return (data_term / len(rows) + 0.7 * sample.log_ratio / 12).mean()
 
     whole = with_fixed_noise(torch.arange(12))
     average = sum(len(rows) / 12 * with_fixed_noise(rows) for rows in parts)
@@ -129,14 +152,3 @@ def test_elbo_gradients_match_finite_differences(process):
             down = value()
             parameter += 1e-5 * direction
         torch.testing.assert_close((up - down) / 2e-5, slope, rtol=1e-4, atol=1e-5, msg=name)
-
-
-def test_elbo_and_predict_say_what_is_wrong_with_their_input():
-    X, y = small_problem()
-    model = dw.build("dwp", X, y, num_inducing=6)
-    with pytest.raises(ValueError, match=r"shape \(rows, 2\)"):
-        dw.elbo(model, X[:, :1], y, num_data=12)
-    with pytest.raises(ValueError, match=r"y must have shape \(12, 1\) or \(12,\)"):
-        dw.elbo(model, X, y[:5], num_data=12)
-    with pytest.raises(ValueError, match="rows, 2"):
-        model.predict(X.tolist())

@@ -35,8 +35,8 @@ def exact_model(process, X, y):
         kernel = model.output.kernel
         kernel.log_lengthscale.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
         kernel.log_height.fill_(math.log(HEIGHT))
-        model.output.pseudo_targets.copy_(y[:, None])
-        model.output.log_precision.fill_(-math.log(NOISE))
+        model.output.pseudo.targets.copy_(y[:, None])
+        model.output.pseudo.log_precision.fill_(-math.log(NOISE))
     return model
 
 
@@ -71,13 +71,13 @@ def test_whitened_sparse_gp_reaches_the_exact_posterior(data):
     gp = witness(X, y)
     with torch.no_grad():
         layer = model.output
-        layer.inducing_inputs.copy_(X / math.sqrt(2))
+        layer.whitened.inputs.copy_(X / math.sqrt(2))
         layer.kernel.log_lengthscale.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
         layer.kernel.log_height.fill_(math.log(HEIGHT))
-        K = layer.kernel.square(layer.inducing_inputs)
+        K = layer.kernel.square(layer.whitened.inputs)
         L = torch.linalg.cholesky(K + 1e-10 * HEIGHT * torch.eye(30, dtype=K.dtype))
         S = torch.linalg.inv(torch.eye(30, dtype=K.dtype) + L.mT @ L / NOISE)
-        layer.set_posterior((S @ L.mT @ y / NOISE)[:, None], torch.linalg.cholesky(S)[None])
+        layer.whitened.set((S @ L.mT @ y / NOISE)[:, None], torch.linalg.cholesky(S)[None])
     bound = dw.elbo(model, X, y, num_data=len(y))
     assert abs(bound.item() - gp.log_marginal_likelihood_value_ / len(y)) < 1e-6
     mean, std = gp.predict(new.numpy(), return_std=True)
@@ -95,8 +95,8 @@ def test_two_target_columns_are_two_gps(data):
         kernel = model.output.kernel
         kernel.log_lengthscale.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
         kernel.log_height.fill_(math.log(HEIGHT))
-        model.output.pseudo_targets.copy_(both)
-        model.output.log_precision.fill_(-math.log(NOISE))
+        model.output.pseudo.targets.copy_(both)
+        model.output.pseudo.log_precision.fill_(-math.log(NOISE))
     gps = [witness(X, column) for column in both.mT]
     expected = sum(gp.log_marginal_likelihood_value_ for gp in gps) / len(y)
     assert abs(dw.elbo(model, X, both, num_data=len(y)).item() - expected) < 1e-6

@@ -17,10 +17,10 @@ class Witness(DeepGPLayer):
     """A whitened GPyTorch layer with the parameters of one of ours."""
 
     def __init__(self, ours, output_dims):
-        size, width = ours.variational_mean.shape
+        size, width = ours.whitened.mean.shape
         batch = torch.Size([width])
         distribution = CholeskyVariationalDistribution(size, batch_shape=batch)
-        Z = ours.inducing_inputs.detach().expand(width, -1, -1).clone()
+        Z = ours.whitened.inputs.detach().expand(width, -1, -1).clone()
         strategy = VariationalStrategy(self, Z, distribution, jitter_val=JITTER)
         super().__init__(strategy, Z.shape[-1], output_dims)
         kernel = gpytorch.kernels.RBFKernel(
@@ -31,11 +31,11 @@ class Witness(DeepGPLayer):
         self.double()
         lengthscale = ours.kernel.lengthscale.detach().reshape(1, 1, -1).expand(width, -1, -1)
         kernel.lengthscale = lengthscale
-        self.covar_module.outputscale = (ours.scale * ours.kernel.height).detach().expand(width)
+        self.covar_module.outputscale = (ours.variance * ours.kernel.height).detach().expand(width)
         strategy.variational_params_initialized.fill_(1)
         with torch.no_grad():
-            distribution.variational_mean.copy_(ours.variational_mean.mT)
-            distribution.chol_variational_covar.copy_(ours.variational_root)
+            distribution.variational_mean.copy_(ours.whitened.mean.mT)
+            distribution.chol_variational_covar.copy_(ours.whitened.root)
 
     def forward(self, x):
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))

@@ -5,8 +5,9 @@ import torch
 from scipy import stats
 
 import deepwishart as dw
-from deepwishart.layers.base import GaussianState
-from deepwishart.noise import Noise
+from deepwishart.layers.gaussian import ConditionalSample
+from deepwishart.operations.draw_rows import Conditional
+from deepwishart.randomness import Randomness, RowRandomness
 
 SAMPLES = 4000
 
@@ -64,31 +65,32 @@ def prior_layer(process: str, width: int, X: torch.Tensor):
         if process == "dwp":
             layer.mixing_logit.fill_(-80.0)
             layer.log_concentration.copy_(
-                (torch.arange(width, width - layer.loc.shape[1], -1) / 2).log()
+                (torch.arange(width, width - layer.mean.shape[1], -1) / 2).log()
             )
             layer.log_rate.fill_(0.5).log_()
-            layer.loc.zero_()
-            layer.log_scale.zero_()
+            layer.mean.zero_()
+            layer.log_deviation.zero_()
         elif process == "dgp":
-            layer.log_precision.fill_(-80.0)
+            layer.pseudo.log_precision.fill_(-80.0)
         else:
-            layer.scale_root.zero_()
+            layer.learned_root.zero_()
             layer.log_extra_degrees.fill_(-80.0)
     return model, layer
 
 
 def joint_gram(model, layer, rows: torch.Tensor, *, joint: bool, seed: int) -> torch.Tensor:
     """Gram matrices over inducing points and rows, sampled as in Algorithm 1."""
-    noise = Noise(SAMPLES, torch.Generator().manual_seed(seed))
+    random = Randomness(SAMPLES, torch.Generator().manual_seed(seed))
     with torch.no_grad():
-        state, log_ratio = layer.sample_inducing(model.inducing_start(), noise)
-        torch.testing.assert_close(log_ratio, torch.zeros_like(log_ratio), atol=1e-5, rtol=0)
-        sampled = layer.sample_rows(state, model.scale_inputs(rows), noise, joint=joint)
+        sample = layer.sample(model.first_inducing(), random)
+        ratio = sample.log_ratio
+        torch.testing.assert_close(ratio, torch.zeros_like(ratio), atol=1e-5, rtol=0)
+        sampled = sample.rows(model.scale_inputs(rows), random.rows(), joint)
     if isinstance(sampled, torch.Tensor):
-        features = torch.cat([state.outputs, sampled], dim=1)
+        features = torch.cat([sample.inducing, sampled], dim=1)
         return features @ features.mT
-    own = sampled.diagonal if joint else torch.diag_embed(sampled.diagonal)
-    top = torch.cat([state.outputs.gram, sampled.cross], dim=-1)
+    own = sampled.own if joint else torch.diag_embed(sampled.own)
+    top = torch.cat([sample.inducing.gram, sampled.cross], dim=-1)
     return torch.cat([top, torch.cat([sampled.cross.mT, own], dim=-1)], dim=-2)
 
 
@@ -115,17 +117,17 @@ def test_posterior_equal_to_prior_extends_the_prior_to_rows(process, width, join
 def test_rows_do_not_depend_on_the_choice_of_root(width):
     X, rows = inputs(3, 2), inputs(2, 2, seed=5)
     model, layer = prior_layer("dwp", width, X)
-    one = Noise(1, torch.Generator().manual_seed(0))
+    one = Randomness(1, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        state, _ = layer.sample_inducing(model.inducing_start(), one)
+        sample = layer.sample(model.first_inducing(), one)
     rotation = torch.linalg.qr(inputs(width, width, seed=8)).Q
     results = []
     for turn, seed in ((torch.eye(width, dtype=torch.float64), 1), (rotation, 2)):
-        root = (state.outputs @ turn).expand(SAMPLES, -1, -1)
-        turned = GaussianState(state.inputs, state.projection, state.projection @ root, root)
-        noise = Noise(SAMPLES, torch.Generator().manual_seed(seed))
+        root = (sample.inducing @ turn).expand(SAMPLES, -1, -1)
+        given = Conditional.of(sample.given.covariance, sample.given.inverse, root)
+        turned = ConditionalSample(layer, sample.inputs, sample.log_ratio, given)
         with torch.no_grad():
-            sampled = layer.sample_rows(turned, model.scale_inputs(rows), noise)
+            sampled = turned.rows(model.scale_inputs(rows), RowRandomness(SAMPLES, seed))
         results.append((root @ sampled.mT, sampled @ sampled.mT))
     (cross, own), (cross_turned, own_turned) = results
     for i in range(3):

@@ -82,7 +82,7 @@ def test_a_wheel_carries_its_operations_to_where_there_is_no_compiler(tmp_path):
     for processor in ("new", "old"):
         used, *values = json.loads(run(python, "-c", SCRIPT, processor, **without))
         assert Path(used).is_relative_to(tmp_path / "fresh")
-        assert values == pytest.approx(plain[1:], rel=1e-8)
+        assert values == pytest.approx(plain[1:], rel=1e-7)
     assert not home.exists()
 
 

@@ -95,7 +95,9 @@ def fit(
         float | None, _training("First learning rate; the protocol's.")
     ] = None,
     batch_size: Annotated[int | None, _training("Rows per step; the protocol's.", min=1)] = None,
-    n_samples: Annotated[int, _training("Posterior samples per step.", "--samples", min=1)] = 10,
+    n_samples: Annotated[
+        int | None, _training("Posterior samples per step; the protocol's.", "--samples", min=1)
+    ] = None,
     early_stopping: Annotated[
         bool, _training("Stop when the bound no longer rises.", "--early-stopping")
     ] = False,

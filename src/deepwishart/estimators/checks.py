@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-_INTEGERS = {"depth": 1, "n_inducing": 1, "n_samples": 1, "n_predict_samples": 1}
-_OPTIONAL_INTEGERS = {"width": 1, "max_iter": 1, "kl_anneal": 0}
+_INTEGERS = {"depth": 1, "n_inducing": 1, "n_predict_samples": 1}
+_OPTIONAL_INTEGERS = {"width": 1, "n_samples": 1, "max_iter": 1, "kl_anneal": 0}
 _OPTIONAL_POSITIVE = ("learning_rate", "jitter")
 _FLAGS = ("early_stopping", "warm_start")
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision

@@ -80,6 +80,9 @@ _LAYERS = {
 
 def current_names(tensors: dict[str, Tensor], process: str) -> dict[str, Tensor]:
     """Tensors by the names that parameters have today, from those of any earlier version."""
+    old_dsvi = any(name.endswith(".variational_mean") for name in tensors)
+    if process == "dsvi" and not old_dsvi:
+        return tensors
 
     def rename(name: str) -> str:
         if name in _COMMON:

@@ -59,7 +59,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 10,000 rows.
-        n_samples: posterior samples per training step.
+        n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's.
         learning_rate: initial step size of Adam; ``None``: the protocol's.
@@ -113,7 +113,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         n_inducing: int = 100,
         kernel: str | Kernel = "squared_exponential",
         output: str = "auto",
-        n_samples: int = 10,
+        n_samples: int | None = None,
         n_predict_samples: int = 100,
         max_iter: int | None = None,
         learning_rate: float | None = None,

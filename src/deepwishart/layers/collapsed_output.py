@@ -31,6 +31,7 @@ from deepwishart.layers.output import OutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.operations.collapsed import row_sums
 from deepwishart.operations.condition import condition
+from deepwishart.operations.explained import explained
 from deepwishart.randomness import Randomness
 
 __all__ = ["CollapsedOutputLayer", "CollapsedSample"]
@@ -122,12 +123,11 @@ class CollapsedSample(OutputSample):
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         sums, noise = _Sums(*summary), _noise(likelihood)
-        fit = _Fit.of(sums, noise, self.layer.name)
+        what = f"the posterior of {self.layer.name}"
         columns = (
-            -0.5 * sums.number * (2 * math.pi * noise).log()
-            - 0.5 * linalg.log_det(fit.lower)
+            explained(sums.gram, sums.products, noise, what=what)
+            - 0.5 * sums.number * (2 * math.pi * noise).log()
             - 0.5 * sums.squares / noise
-            + 0.5 * fit.whitened.square().sum(-1)
             - 0.5 * (sums.variances - _trace(sums.gram)).unsqueeze(-1) / noise
         )
         return columns.sum(-1)

@@ -92,12 +92,14 @@ class Posterior:
 
     def predict(self, X: Tensor) -> Predictive:
         """Predictive distribution of the targets at ``X``, ``(N, num_features)``."""
+        _refuse_empty(X)
         largest = self.num_samples * max(self.sample.model.num_inducing, 1)
         return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest))
 
     @torch.no_grad()
     def sample_functions(self, X: Tensor) -> FunctionSamples:
         """Functions drawn jointly over all rows, one per posterior sample."""
+        _refuse_empty(X)
         random = RowRandomness(
             self.num_samples, self.random.seed, self.random.dtype, self.random.device
         )
@@ -106,3 +108,8 @@ class Posterior:
         latents = [rows.own if isinstance(rows, GramRows) else rows for rows in layers]
         shape = (self.num_samples, *functions.shape[-2:])
         return FunctionSamples(functions.expand(shape), latents)
+
+
+def _refuse_empty(X: Tensor) -> None:
+    if len(X) == 0:
+        raise ValueError("X has no rows.")

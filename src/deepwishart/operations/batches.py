@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["CACHED_ROWS", "contiguous", "flatten", "flatten_all", "row_pieces"]
+__all__ = ["CACHED_ROWS", "contiguous", "flatten", "flatten_all", "or_zero", "row_pieces"]
 
 CACHED_ROWS = 1024
 
@@ -26,6 +26,12 @@ def flatten_all(*tensors: Tensor) -> list[Tensor]:
 def contiguous(tensor: Tensor | None) -> Tensor | None:
     """A tensor that may be missing, as compiled loops want it."""
     return None if tensor is None else tensor.contiguous()
+
+
+def or_zero(gradient: Tensor | None, like: Tensor) -> Tensor:
+    """The same, or zeros of the shape of ``like``. Autograd would make such zeros for every output
+    that only the gradient needs, which are the large ones."""
+    return torch.zeros_like(like) if gradient is None else gradient.contiguous()
 
 
 def row_pieces(tensor: Tensor, dim: int) -> Sequence[Tensor]:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart import _native
+from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
-from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.first_order import first_order
 from deepwishart.operations.gaussian import GaussianKernel
 
@@ -73,7 +73,8 @@ def row_sums(
 def plain_row_sums(kernel: Tensor, cross: Tensor | GaussianKernel, targets: Tensor) -> RowSums:
     """The same in ordinary PyTorch."""
     block = cross.form() if isinstance(cross, GaussianKernel) else cross
-    projected = torch.linalg.solve_triangular(torch.linalg.cholesky(kernel), block, upper=False)
+    lower = linalg.cholesky(kernel, what="the kernel matrix of the output layer")
+    projected = linalg.solve_lower(lower, block)
     return RowSums(projected @ projected.mT, projected @ targets)
 
 
@@ -117,14 +118,16 @@ class Sums(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         _, inverse, _, targets = inputs
         gram, products, projected = output
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(projected)
         ctx.save_for_backward(inverse, projected, targets, gram, products)
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, grad_gram: Tensor, grad_products: Tensor, _: Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        *_, gram, products = ctx.saved_tensors
         kernel, cross = torch.ops.deepwishart.row_sums_backward(
-            *ctx.saved_tensors, grad_gram.contiguous(), grad_products.contiguous()
+            *ctx.saved_tensors, or_zero(gradients[0], gram), or_zero(gradients[1], products)
         )
         return kernel, None, cross, None
 
@@ -152,15 +155,17 @@ class GaussianSums(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         _, inverse, _, _, _, log_lengthscale, targets = inputs
         gram, products, cross, projected, a, b = output
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(cross, projected, a, b)
         kept = (inverse, cross, projected, a, b, log_lengthscale, targets, gram, products)
         ctx.save_for_backward(*kept)
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, grad_gram: Tensor, grad_products: Tensor, *_: Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        *_, gram, products = ctx.saved_tensors
         kernel, *others = torch.ops.deepwishart.gaussian_row_sums_backward(
-            *ctx.saved_tensors, grad_gram.contiguous(), grad_products.contiguous()
+            *ctx.saved_tensors, or_zero(gradients[0], gram), or_zero(gradients[1], products)
         )
         return kernel, None, *others, None
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
-from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.first_order import first_order
 from deepwishart.operations.gaussian import GaussianKernel
 
@@ -120,16 +120,17 @@ class Condition(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(output[2])
-        ctx.save_for_backward(*inputs, output[2])
+        mean, squares, product = output
+        ctx.save_for_backward(*inputs, product, mean, squares)
 
     @staticmethod
     @first_order
-    def backward(
-        ctx: Any, grad_mean: Tensor, grad_squares: Tensor, _: Tensor
-    ) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
+        *kept, mean, squares = ctx.saved_tensors
         return torch.ops.deepwishart.condition_backward(
-            *ctx.saved_tensors, grad_mean.contiguous(), grad_squares.contiguous()
+            *kept, or_zero(gradients[0], mean), or_zero(gradients[1], squares)
         )
 
 
@@ -163,17 +164,18 @@ class GaussianCondition(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         projection, _, _, _, log_lengthscale, weights = inputs
-        _, _, cross, projected, a, b = output
+        mean, squares, cross, projected, a, b = output
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(cross, projected, a, b)
-        ctx.save_for_backward(projection, a, b, weights, cross, projected, log_lengthscale)
+        kept = (projection, a, b, weights, cross, projected, log_lengthscale)
+        ctx.save_for_backward(*kept, mean, squares)
 
     @staticmethod
     @first_order
-    def backward(
-        ctx: Any, grad_mean: Tensor, grad_squares: Tensor, *_: Tensor
-    ) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
+        *kept, mean, squares = ctx.saved_tensors
         return torch.ops.deepwishart.gaussian_condition_backward(
-            *ctx.saved_tensors, grad_mean.contiguous(), grad_squares.contiguous()
+            *kept, or_zero(gradients[0], mean), or_zero(gradients[1], squares)
         )
 
 

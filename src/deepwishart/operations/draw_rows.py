@@ -9,7 +9,7 @@ from torch import Tensor
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
-from deepwishart.operations.batches import flatten_all, row_pieces
+from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.condition import condition
 from deepwishart.operations.first_order import first_order
 from deepwishart.operations.gaussian import GaussianKernel
@@ -131,6 +131,7 @@ class GaussianDraw(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         _, _, _, _, log_height, log_lengthscale, form, solved, epsilon = inputs
         _, cross, product, a, b, deviation = output
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(cross, product, a, b, deviation)
         ctx.save_for_backward(
             form, solved, a, b, cross, product, epsilon, deviation, log_height, log_lengthscale
@@ -138,11 +139,12 @@ class GaussianDraw(torch.autograd.Function):
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = torch.ops.deepwishart.gaussian_sample_backward(
-            *ctx.saved_tensors, grad.contiguous()
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        epsilon = ctx.saved_tensors[6]
+        to_inputs = torch.ops.deepwishart.gaussian_sample_backward(
+            *ctx.saved_tensors, or_zero(gradients[0], epsilon)
         )
-        return *gradients, None, None, None
+        return *to_inputs, None, None, None
 
 
 @fake("gaussian_sample_forward")

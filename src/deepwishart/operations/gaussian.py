@@ -11,7 +11,7 @@ from torch import Tensor
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
-from deepwishart.operations.batches import flatten
+from deepwishart.operations.batches import flatten, or_zero
 from deepwishart.operations.first_order import first_order
 
 __all__ = ["GaussianKernel", "gaussian_square"]
@@ -122,16 +122,18 @@ class GaussianSquare(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         kernel, scaled = output
+        ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(scaled)
         ctx.save_for_backward(scaled, kernel, inputs[2])
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, grad_kernel: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = torch.ops.deepwishart.gaussian_square_backward(
-            *ctx.saved_tensors, grad_kernel.contiguous()
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        _, kernel, _ = ctx.saved_tensors
+        to_inputs = torch.ops.deepwishart.gaussian_square_backward(
+            *ctx.saved_tensors, or_zero(gradients[0], kernel)
         )
-        return *gradients, None
+        return *to_inputs, None
 
 
 @fake("gaussian_square_forward")

@@ -188,8 +188,8 @@ class ScoredDraw(torch.autograd.Function):
     gamma variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
 
     Mixing matrices have ones on their diagonals, so that their volumes vanish. Stuck to the
-    landing, the density is that of :math:`T = R_\text{mix}^{-1} A C_\text{mix}^{-1}` with both held
-    fixed (:meth:`~deepwishart.distributions.GeneralisedSingularWishart.rsample_root_with_log_prob`): its
+    landing, the density is that of :math:`T = R_\text{mix}^{-1} A C_\text{mix}^{-1}`, both held
+    fixed (``GeneralisedSingularWishart.rsample_root_with_log_prob``): its
     slope :math:`t` in :math:`T` reaches :math:`A` as
     :math:`R_\text{mix}^{-\top} t\, C_\text{mix}^{-\top}`, and the mixing matrices through
     :math:`A`.

@@ -25,6 +25,7 @@ from deepwishart.training import (
 __all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
 
 COLLAPSED_ROWS = 10_000
+_ROW_SAMPLES = 20_000  # rows times samples of a step on all rows
 _PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
 
 
@@ -73,7 +74,8 @@ def adjust_protocol(
         learning_rate: first learning rate.
         batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
         kl_anneal: steps over which the Kullback--Leibler term fades in.
-        num_samples: posterior samples per step.
+        num_samples: posterior samples per step. A named protocol on all rows of a large data set
+            takes fewer than its own, since rows make up for samples.
         output: the model's output layer; ``"collapsed"`` needs all rows at every step.
 
     >>> adjust_protocol("paper", 300, max_iter=2000).kl_anneal
@@ -83,6 +85,8 @@ def adjust_protocol(
     changes: dict[str, Any] = {}
     if output == "collapsed":
         base, batch_size = base.replace(batch_size=None), None
+        if isinstance(protocol, str):  # fewer samples of more rows: about as much work per step
+            changes["num_samples"] = min(base.num_samples, max(2, _ROW_SAMPLES // num_rows))
     if max_iter is not None:
         anneal = round(base.kl_anneal * max_iter / base.max_iter)
         changes |= {"max_iter": max_iter, "kl_anneal": anneal}

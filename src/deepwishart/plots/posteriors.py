@@ -99,7 +99,7 @@ def compare_posteriors(
         target: the target with its unit, for the axes.
 
     >>> import torch
-    >>> from deepwishart.predict import FunctionSamples
+    >>> from deepwishart.models import FunctionSamples
     >>> x = np.linspace(-1, 1, 5)
     >>> samples = FunctionSamples(torch.randn(3, 5, 1), [torch.randn(3, 5, 2)])
     >>> one = (samples, (x, abs(x) + 1))
