@@ -66,16 +66,16 @@ class Covariance:
         r""":math:`\Sigma_{it}`, possibly not yet formed, and the diagonal of
         :math:`\Sigma_{tt}`."""
         if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
-            cross, own = self._gram_cross(inducing, rows, joint=False)
-            return cross, self.kernel.diagonal_from_gram(own) * self.variance
+            cross, norms = self._gram_cross(inducing, rows)
+            return cross, self.kernel.diagonal_from_gram(norms) * self.variance
         lazy = self.kernel.lazy_cross(inducing, rows, self.variance)
         return lazy, self.kernel.diagonal(rows) * self.variance
 
     def joint(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
         r""":math:`\Sigma_{it}` and all of :math:`\Sigma_{tt}`."""
         if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
-            cross, own = self._gram_cross(inducing, rows, joint=True)
-            return cross, self.kernel.square_from_gram(own) * self.variance
+            cross, _ = self._gram_cross(inducing, rows)
+            return cross, self.all_rows(rows)
         cross = self.kernel.cross(inducing, rows) * self.variance
         return cross, self.kernel.square(rows) * self.variance
 
@@ -85,13 +85,15 @@ class Covariance:
             return self.kernel.square_from_gram(rows.own) * self.variance
         return self.kernel.square(rows) * self.variance
 
-    def _gram_cross(self, inducing: Inducing, rows: Rows, joint: bool) -> tuple[Tensor, Tensor]:
+    def _gram_cross(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
+        """:math:`\\Sigma_{it}`, and the rows' squared norms, sampled jointly or not."""
         if not (isinstance(inducing, GramInducing) and isinstance(rows, GramRows)):
             raise TypeError("Inducing points and rows are both features, or both Gram matrices.")
-        own = rows.own.diagonal(dim1=-2, dim2=-1) if joint else rows.own
-        norms = inducing.gram.diagonal(dim1=-2, dim2=-1)
-        cross = self.kernel.cross_from_gram(norms, rows.cross, own)
-        return cross * self.variance, rows.own
+        joint = rows.own.ndim == rows.cross.ndim
+        norms = rows.own.diagonal(dim1=-2, dim2=-1) if joint else rows.own
+        inner = inducing.gram.diagonal(dim1=-2, dim2=-1)
+        cross = self.kernel.cross_from_gram(inner, rows.cross, norms)
+        return cross * self.variance, norms
 
 
 class GaussianPrior(NamedPart):
