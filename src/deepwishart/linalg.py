@@ -177,7 +177,7 @@ def _more_jitter(
     relative_to: Tensor | None,
     what: str,
 ) -> Tensor:
-    """``matrix`` with the smallest tried jitter that makes it factorise. ``fails`` is asked with the
+    """``matrix`` with the smallest tried jitter that makes it factorise. ``fails`` asks the very
     factorisation that is wanted in the end: another one may round to another answer."""
     first = _GROWTH * jitter or default_jitter(matrix.dtype)
     amount = torch.full_like(failed, jitter, dtype=matrix.dtype)

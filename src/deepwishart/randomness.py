@@ -1,8 +1,8 @@
 r"""All randomness of one pass through a model, from one explicit generator.
 
 Inducing variables get fresh noise per posterior sample, from the generator itself. Rows get theirs
-from streams that are numbered by layer and by block of rows, so that a row's noise does not depend on
-how rows are divided: into chunks that fit into memory, or among processes.
+from streams that are numbered by layer and by block of rows, so that a row's noise does not depend
+on how rows are divided: into chunks that fit into memory, or among processes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 class FixedRows(RowRandomness):
     """A row's noise by its number in a table of 12, whichever batch it is in."""
 
-    index: torch.Tensor | slice = slice(None)
+    index: torch.Tensor | None = None
 
     def _rows(self, num_rows, draw, stream):
         return draw(12, self._generator(stream, block=0))[:, self.index]

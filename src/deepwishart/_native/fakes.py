@@ -1,7 +1,7 @@
 """What compiled operations return, said without computing it: shapes and dtypes.
 
-``torch.compile`` and fake tensors ask for it. An operation's file states it beside the operation; it is
-registered with PyTorch once the library is loaded.
+``torch.compile`` and fake tensors ask for it. An operation's file states it beside the operation;
+it is registered with PyTorch once the library is loaded.
 """
 
 from __future__ import annotations

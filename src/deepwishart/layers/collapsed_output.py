@@ -2,8 +2,8 @@ r"""The output layer with everything integrated out, for Gaussian noise and all 
 
 Given a sample of the hidden layers, the output is Gaussian process regression with inducing points,
 and the best :math:`q(u)` is known (Titsias, 2009). With :math:`K_{ii} = L L^\top`,
-:math:`A = L^{-1} K_{it}`, noise :math:`\sigma^2` and :math:`B = I + A A^\top/\sigma^2 = L_B L_B^\top`,
-the bound with that :math:`q(u)` is
+:math:`A = L^{-1} K_{it}`, noise :math:`\sigma^2` and
+:math:`B = I + A A^\top/\sigma^2 = L_B L_B^\top`, the bound with that :math:`q(u)` is
 
 .. math:: \log \mathcal N(y; 0, A^\top A + \sigma^2 I)
           - \frac{\operatorname{tr}(K_{tt} - A^\top A)}{2 \sigma^2}

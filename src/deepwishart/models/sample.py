@@ -1,4 +1,4 @@
-r"""The walk through the layers: one posterior sample of a whole process, and rows sent through it."""
+r"""The walk through the layers: posterior samples of a whole process, and rows sent through."""
 
 from __future__ import annotations
 

@@ -184,11 +184,11 @@ class ScoredDraw(torch.autograd.Function):
     is all there is when sticking the landing. Otherwise the density's own dependence on its
     parameters is added: :math:`-d\,\epsilon/\sigma` to :math:`\bar\mu`,
     :math:`d\,(1 - \epsilon^2)/\sigma` to :math:`\bar\sigma`, :math:`d\,(g_j - \alpha_j)/\beta_j` to
-    :math:`\bar\beta_j` and :math:`d\,(\psi(\alpha_j) - \log g_j)` to :math:`\bar\alpha_j`. The gamma
-    variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
+    :math:`\bar\beta_j` and :math:`d\,(\psi(\alpha_j) - \log g_j)` to :math:`\bar\alpha_j`. The
+    gamma variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
 
-    Mixing matrices have ones on their diagonals, so that their volumes vanish. Stuck to the landing,
-    the density is that of :math:`T = R_\text{mix}^{-1} A C_\text{mix}^{-1}` with both held fixed
+    Mixing matrices have ones on their diagonals, so that their volumes vanish. Stuck to the
+    landing, the density is that of :math:`T = R_\text{mix}^{-1} A C_\text{mix}^{-1}` with both held fixed
     (:meth:`~deepwishart.distributions.GeneralisedSingularWishart.rsample_root_with_log_prob`): its
     slope :math:`t` in :math:`T` reaches :math:`A` as
     :math:`R_\text{mix}^{-\top} t\, C_\text{mix}^{-\top}`, and the mixing matrices through
