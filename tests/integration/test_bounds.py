@@ -1,5 +1,7 @@
 """The ELBO is a lower bound, unbiased under minibatching."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
@@ -7,6 +9,16 @@ import deepwishart as dw
 from deepwishart.randomness import RowRandomness
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
+
+
+@dataclass(frozen=True)
+class FixedRows(RowRandomness):
+    """A row's noise by its number in a table of 12, whichever batch it is in."""
+
+    index: torch.Tensor | None = None
+
+    def _rows(self, num_rows, draw, stream):
+        return draw(12, self._generator(stream, block=0))[:, self.index]
 
 
 def small_problem():
@@ -65,28 +77,10 @@ def test_minibatch_elbos_average_to_the_full_batch_elbo(process, depth):
     model = trained(process, X, y, depth=depth, steps=3)
     parts = [torch.tensor([0, 5, 7]), torch.arange(1, 5), torch.tensor([6, 8, 9, 10, 11])]
 
-    class FixedRows(RowRandomness):
-        """A row's noise by its number in the table, whichever batch it is in."""
-
-        index: torch.Tensor = torch.arange(12)
-
-        def _rows(self, num_rows, draw, stream):
-            return draw(12, self._generator(stream, 0))[:, self.index]
-
     def with_fixed_noise(rows):
         random = model.randomness(4, torch.Generator().manual_seed(3))
         sample = model.sample(random)
-        fixed = FixedRows(4, seed=5)
-        fixed_at = {}
-
-        def at(layer):
-            if layer not in fixed_at:
-                moved = FixedRows(4, seed=5, layer=layer)
-                object.__setattr__(moved, "index", rows)
-                fixed_at[layer] = moved
-            return fixed_at[layer]
-
-        object.__setattr__(fixed, "at", at)
+        fixed = FixedRows(4, seed=5, index=rows)
         summary = sample.summarise(X[rows], y[rows, None], fixed)
         data_term = sample.output.data_term(summary, model.likelihood)
         return (data_term / len(rows) + 0.7 * sample.log_ratio / 12).mean()
