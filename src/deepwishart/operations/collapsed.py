@@ -125,10 +125,9 @@ class Sums(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        *_, gram, products = ctx.saved_tensors
-        kernel, cross = torch.ops.deepwishart.row_sums_backward(
-            *ctx.saved_tensors, or_zero(gradients[0], gram), or_zero(gradients[1], products)
-        )
+        *kept, gram, products = ctx.saved_tensors
+        slopes = or_zero(gradients[0], gram), or_zero(gradients[1], products)
+        kernel, cross = torch.ops.deepwishart.row_sums_backward(*kept, gram, products, *slopes)
         return kernel, None, cross, None
 
 
@@ -163,9 +162,10 @@ class GaussianSums(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        *_, gram, products = ctx.saved_tensors
+        *kept, gram, products = ctx.saved_tensors
+        slopes = or_zero(gradients[0], gram), or_zero(gradients[1], products)
         kernel, *others = torch.ops.deepwishart.gaussian_row_sums_backward(
-            *ctx.saved_tensors, or_zero(gradients[0], gram), or_zero(gradients[1], products)
+            *kept, gram, products, *slopes
         )
         return kernel, None, *others, None
 

@@ -129,9 +129,9 @@ class GaussianSquare(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        _, kernel, _ = ctx.saved_tensors
+        scaled, kernel, log_lengthscale = ctx.saved_tensors
         to_inputs = torch.ops.deepwishart.gaussian_square_backward(
-            *ctx.saved_tensors, or_zero(gradients[0], kernel)
+            scaled, kernel, log_lengthscale, or_zero(gradients[0], kernel)
         )
         return *to_inputs, None
 

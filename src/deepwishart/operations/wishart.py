@@ -233,13 +233,14 @@ class ScoredDraw(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         root, ratio, inverse, weights = map(contiguous, gradients[:4])
-        *parameters, _, own_weights, _, _, _, _, _ = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        parameters, kept, own_weights = saved[:7], saved[7:], saved[8]
         epsilon, rows, columns = parameters[4:]
         to_inputs = torch.ops.deepwishart.wishart_draw_backward(
             *parameters,
             ctx.degrees,
             ctx.sticking,
-            *ctx.saved_tensors[7:],
+            *kept,
             torch.zeros_like(own_weights) if root is None else root,
             epsilon.new_zeros(epsilon.shape[0]) if ratio is None else ratio,
             inverse,
