@@ -69,3 +69,22 @@ def test_unknown_names_suggest_the_nearest():
         BASE.replace(max_iters=3)
     with pytest.raises(ValueError, match="Did you mean 'cosine'"):
         BASE.replace(schedule="cos")
+
+
+def test_flat_stays_for_half_of_the_steps_and_then_falls_in_a_line():
+    flat = BASE.replace(schedule="flat", max_iter=101)
+    rates = [flat.learning_rate_at(step) for step in (0, 50, 75, 100)]
+    assert rates == pytest.approx([1e-2, 1e-2, 0.5 * (1e-2 + 1e-4), 1e-4])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"factors": {"kernels": 2.0}}, "Did you mean 'kernel'"),
+        ({"factors": {"kernel": -1.0}}, "must be 0 or more"),
+        ({"betas": (0.9, 1.0)}, "betas must be two numbers"),
+    ],
+)
+def test_factors_and_betas_are_checked(changes, message):
+    with pytest.raises(ValueError, match=message):
+        BASE.replace(**changes)
