@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterable
 from importlib import resources
@@ -37,9 +38,8 @@ def to_html(content: Content) -> str:
         *(f'<p class="note">{html.escape(note)}</p>' for note in content.notes),
         f"<details open><summary>How to read the tables</summary>{reading}</details>",
     ]
-    for table, about in zip(content.tables, content.about, strict=True):
-        body.append(_table(table, about))
     body += [
+        *map(_table, content.tables),
         _curves(content.training),
         _depths(content.depths),
         f'<section id="settings"><h2>How the runs were made</h2>{_list(content.settings.items())}',
@@ -56,19 +56,18 @@ def to_html(content: Content) -> str:
     )
 
 
-def _table(table: Table, about: str) -> str:
+def _table(table: Table) -> str:
     headings = "".join(
         f'<th scope="col"><button type="button">{html.escape(text)}</button></th>'
         for text in table.headings
     )
-    rows, previous = [], ""
-    for row in table.rows:
-        first = ' class="first"' if row[0].text != previous else ""
-        previous = row[0].text
-        rows.append(f"<tr{first}>{''.join(_cell(cell) for cell in row)}</tr>")
+    rows = []
+    for _, group in itertools.groupby(table.rows, key=lambda row: row[0].text):
+        first, *rest = ("".join(map(_cell, row)) for row in group)
+        rows += [f'<tr class="first">{first}</tr>', *(f"<tr>{cells}</tr>" for cells in rest)]
     return (
         f'<section id="{table.metric}"><h2>{html.escape(table.title)}</h2>\n'
-        f"<p>{html.escape(about)}</p>\n"
+        f"<p>{html.escape(table.about)}</p>\n"
         f'<div class="scroll"><table class="sortable">\n<thead><tr>{headings}</tr></thead>\n'
         "<tbody>\n" + "\n".join(rows) + "\n</tbody></table></div></section>"
     )

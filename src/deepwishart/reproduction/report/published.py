@@ -49,9 +49,6 @@ def published(metric: str, dataset: str, process: str, depth: int) -> Published 
 def published_kinds(metric: str) -> list[tuple[str, int]]:
     """Data sets and depths of one of the paper's tables, in its order.
 
-    Args:
-        metric: as in :func:`published`.
-
     >>> published_kinds("seconds_per_epoch")
     [('boston', 2), ('boston', 5), ('protein', 2), ('protein', 5)]
     """
