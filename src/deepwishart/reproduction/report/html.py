@@ -40,8 +40,8 @@ def to_html(content: Content) -> str:
     ]
     body += [
         *map(_table, content.tables),
-        _curves(content.training),
-        _depths(content.depths),
+        f'<section id="curves"><h2>Training curves</h2>\n{_curves(content.training)}</section>',
+        f'<section id="depths"><h2>Results by depth</h2>{_depths(content.depths)}</section>',
         f'<section id="settings"><h2>How the runs were made</h2>{_list(content.settings.items())}',
         f"<p>Published numbers: {html.escape(content.citation)}</p></section>",
     ]
@@ -89,26 +89,23 @@ def _cell(cell: Cell) -> str:
 
 
 def _curves(training: Figure | str) -> str:
-    if isinstance(training, Figure):
-        caption = f"<figcaption>{html.escape(training.caption)}</figcaption>"
-        inside = f"<figure>{_inline(training.svg)}{caption}</figure>"
-    else:
-        inside = f"<p>{html.escape(training)}</p>"
-    return f'<section id="curves"><h2>Training curves</h2>\n{inside}</section>'
+    if isinstance(training, str):
+        return f"<p>{html.escape(training)}</p>"
+    caption = f"<figcaption>{html.escape(training.caption)}</figcaption>"
+    return f"<figure>{_inline(training.svg)}{caption}</figure>"
 
 
 def _depths(figures: tuple[Figure, ...]) -> str:
     if not figures:
-        return '<section id="depths"><h2>Results by depth</h2><p>There are none yet.</p></section>'
+        return "<p>There are none yet.</p>"
     cards = "\n".join(
         f"<figure><h3>{html.escape(figure.title)}</h3>{_inline(figure.svg)}</figure>"
         for figure in figures
     )
     return (
-        '<section id="depths"><h2>Results by depth</h2>\n<p>Pale points are runs, large ones means '
-        "over splits with one standard error, hollow ones the paper's means. Runs far outside are "
-        "drawn on the edge. Point at anything to see what it is.</p>\n"
-        f'<div class="cards">{cards}</div></section>'
+        "\n<p>Pale points are runs, large ones means over splits with one standard error, hollow "
+        "ones the paper's means. Runs far outside are drawn on the edge. Point at anything to see "
+        f'what it is.</p>\n<div class="cards">{cards}</div>'
     )
 
 
