@@ -132,7 +132,9 @@ def _carry_out(
 ) -> Finished:
     """One run, on a node of the cluster."""
     where = f"node {_import_ray().get_runtime_context().get_node_id()[:8]}"
-    return carry_out(spec, settings, dataset, checkpoint_dir, execution, where, board.put)
+    # Not board.put, which waits: Ray takes a run's CPU for another one while it waits.
+    post = board.actor.put_nowait.remote
+    return carry_out(spec, settings, dataset, checkpoint_dir, execution, where, post)
 
 
 def _make_board(ray: Any) -> Any:
