@@ -19,6 +19,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from timeit import timeit
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,7 +131,7 @@ def make_step(
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
-    sizes = {"num_data": shape.num_rows, "num_samples": shape.num_samples}
+    sizes: dict[str, Any] = {"num_data": shape.num_rows, "num_samples": shape.num_samples}
 
     def step() -> None:
         optimiser.zero_grad()

@@ -123,6 +123,7 @@ def run(
             numbers = _evaluate(scaled, split, settings, spec.seed)
         except NUMERICAL_ERRORS as error:
             numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+    versions = {m.__name__: m.__version__ for m in (deepwishart, torch, np)}
     how = {**dataclasses.asdict(settings), **options, "threads": execution.threads}
     how["protocol"] = {**dataclasses.asdict(protocol), "betas": list(protocol.betas)}
     record = {
@@ -130,7 +131,7 @@ def run(
         "status": "ok",
         "num_train": num_rows,
         "num_test": len(split.X_test),
-        "versions": _versions(),
+        "versions": {**versions, "python": platform.python_version()},
         "settings": {**how, "device": device.type},
         **numbers,
         **_timings(history, protocol, num_rows),
@@ -234,12 +235,3 @@ def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) 
         if not math.isfinite(value):
             raise FloatingPointError(f"after training, {name} is {value}.")
     return {**numbers, "seconds_evaluation": round(time.perf_counter() - began, 3)}
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "deepwishart": deepwishart.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
