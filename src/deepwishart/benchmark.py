@@ -16,9 +16,10 @@ from __future__ import annotations
 import dataclasses
 import platform
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from timeit import timeit
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,17 +131,11 @@ def make_step(
     )
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
+    sizes: dict[str, Any] = {"num_data": shape.num_rows, "num_samples": shape.num_samples}
+
     def step() -> None:
         optimiser.zero_grad()
-        bound = elbo(
-            model,
-            X,
-            y,
-            num_data=shape.num_rows,
-            num_samples=shape.num_samples,
-            generator=generator,
-        )
-        (-bound).backward()
+        (-elbo(model, X, y, generator=generator, **sizes)).backward()
         optimiser.step()
 
     return step
@@ -162,7 +157,7 @@ def alternate(functions: Sequence[Callable[[], object]], repeats: int) -> list[f
     for function in functions:
         for _ in range(_WARM_UP):
             function()
-    rounds = [[_seconds(function) for function in functions] for _ in range(repeats)]
+    rounds = [[timeit(function, number=1) for function in functions] for _ in range(repeats)]
     return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 
@@ -244,9 +239,3 @@ def environment() -> dict[str, str]:
         "machine": platform.machine(),
         "python": platform.python_version(),
     }
-
-
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from deepwishart._support.files import write_atomically
 from deepwishart.cli.errors import CommandError, check_choice, note
 from deepwishart.cli.lists import is_word, taking_lists
-
-if TYPE_CHECKING:
-    from deepwishart.benchmark import Measurement
 
 __all__ = ["bench_app"]
 
@@ -30,6 +27,7 @@ _size = partial(
 )
 _Words = list[str] | None
 _COLUMNS = ("process", "dtype", "depth", "threads", "step (ms)", "GEMM (GF/s)", "ratio", "speed-up")
+_FORMATS = ("", "", "", "", ".1f", ".0f", ".2f", ".2f")
 _lists = dict.fromkeys(["--processes", "--dtypes", "--depths", "--threads"], is_word)
 
 
@@ -69,13 +67,17 @@ def step(
 
     shape = Shape(rows, features, inducing, samples)
     wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, DTYPES)]
+    # More threads than cores only take turns, and very many end the process.
+    most = max(2, os.cpu_count() or 1)
     cases = itertools.product(
-        _whole_numbers("threads", threads or (["2"] if quick else ["1", "2"]), _most_threads()),
+        _whole_numbers("threads", threads or (["2"] if quick else ["1", "2"]), most),
         _whole_numbers("depths", depths or ["2", "5"]),
         _choices("process", processes or (["dwp"] if quick else None), list(PROCESSES)),
     )
-    if out is not None:
-        _check_out(out)
+    if out is not None:  # better to fail before measuring than after it
+        if out.is_dir():
+            raise CommandError(f"--out {out} is a directory; name a file.")
+        out.parent.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"environment": environment(), "shape": asdict(shape)}
     record |= {"repeats": repeats, "measurements": []}
     if (native := record["environment"]["native"]) != "loaded":
@@ -87,22 +89,10 @@ def step(
         )
         for one in found:
             record["measurements"].append(asdict(one))
-            print(_line(_cells(one)), flush=True)
+            numbers = zip(asdict(one).values(), _FORMATS, strict=True)
+            print(_line([format(number, form) for number, form in numbers]), flush=True)
     if out is not None:
         write_atomically(out, json.dumps(record, indent=1) + "\n")
-
-
-def _cells(one: Measurement) -> list[str]:
-    return [
-        one.process,
-        one.dtype,
-        str(one.depth),
-        str(one.threads),
-        f"{one.step_ms:.1f}",
-        f"{one.gemm_gflops:.0f}",
-        f"{one.ratio:.2f}",
-        f"{one.speedup:.2f}",
-    ]
 
 
 def _choices(what: str, asked: list[str] | None, known: Sequence[str]) -> list[str]:
@@ -121,18 +111,6 @@ def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tupl
     if most is not None and numbers[-1] > most:
         raise CommandError(f"{what}: the largest number on this machine is {most}.")
     return numbers
-
-
-def _most_threads() -> int:
-    """As many as there are cores: more only take turns, and very many end the process."""
-    return max(2, os.cpu_count() or 1)
-
-
-def _check_out(out: Path) -> None:
-    """Better to fail before measuring than after it."""
-    if out.is_dir():
-        raise CommandError(f"--out {out} is a directory; name a file.")
-    out.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _line(cells: Sequence[str], fill: str = " ") -> str:

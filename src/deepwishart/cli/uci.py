@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,15 +14,7 @@ from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, check_cho
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:
-    from deepwishart.reproduction.datasets import Dataset
-    from deepwishart.reproduction.sweeps import (
-        Engine,
-        Execution,
-        ResultsStore,
-        RunSpec,
-        Settings,
-        Tally,
-    )
+    from deepwishart.reproduction.sweeps import Engine, ResultsStore, RunSpec
 
 __all__ = ["uci_app"]
 
@@ -77,10 +70,18 @@ def run(
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
     from deepwishart.reproduction.datasets import load
-    from deepwishart.reproduction.sweeps import Execution, ResultsStore, Settings, pending
+    from deepwishart.reproduction.sweeps import (
+        Execution,
+        LocalEngine,
+        RayEngine,
+        ResultsStore,
+        Settings,
+        pending,
+    )
 
     settings = Settings(inducing, max_iter, kernel, dtype, output, elbo_samples, test_samples)
     execution = Execution(threads_per_worker, device, checkpoint_every)
+    check_choice("engine", engine, ("local", "ray"))
     specs = _plan(datasets, processes, depths, splits, seeds, protocol, kernel)
     store = ResultsStore(out)
     if dry_run:
@@ -93,11 +94,21 @@ def run(
         store.agree_on(settings, {protocol: _describe_protocol(protocol)})
         if retry_failed:
             store.forget(set(pending(specs, store, retry_failed=True)))
-        chosen = _make_engine(
-            engine, settings, store, data, execution, workers, address, gpus_per_run
-        )
-        tally = _carry_out(specs, store, chosen)
-    _conclude(tally, store)
+        chosen: Engine
+        if engine == "local":
+            number = workers or max(1, (os.cpu_count() or 1) // threads_per_worker)
+            chosen = LocalEngine(settings, store, num_workers=number, execution=execution)
+        else:
+            chosen = RayEngine(
+                settings,
+                store,
+                data,
+                address=address,
+                num_workers=workers,
+                execution=execution,
+                gpus_per_run=gpus_per_run,
+            )
+        _carry_out(specs, store, chosen)
 
 
 @uci_app.command()
@@ -126,11 +137,11 @@ def status(out: _Out) -> None:
 
 
 def _plan(
-    names: list[str] | None,
-    processes: list[str] | None,
-    depths: list[str] | None,
-    splits: list[str] | None,
-    seeds: list[str] | None,
+    names: _Words,
+    processes: _Words,
+    depths: _Words,
+    splits: _Words,
+    seeds: _Words,
     protocol: str,
     kernel: str,
 ) -> list[RunSpec]:
@@ -159,36 +170,7 @@ def _plan(
     )
 
 
-def _make_engine(
-    name: str,
-    settings: Settings,
-    store: ResultsStore,
-    data: dict[str, Dataset],
-    execution: Execution,
-    workers: int | None,
-    address: str,
-    gpus_per_run: float,
-) -> Engine:
-    import os
-
-    from deepwishart.reproduction.sweeps import LocalEngine, RayEngine
-
-    check_choice("engine", name, ("local", "ray"))
-    if name == "local":
-        number = workers or max(1, (os.cpu_count() or 1) // execution.threads)
-        return LocalEngine(settings, store, num_workers=number, execution=execution)
-    return RayEngine(
-        settings,
-        store,
-        data,
-        address=address,
-        num_workers=workers,
-        execution=execution,
-        gpus_per_run=gpus_per_run,
-    )
-
-
-def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Tally:
+def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> None:
     from deepwishart.reproduction.sweeps import SweepProgress, pending, run_sweep
 
     todo = pending(specs, store)
@@ -199,7 +181,7 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Tal
     )
     try:
         with SweepProgress(todo, store.records(), engine.num_workers) as progress:
-            return run_sweep(specs, store, engine, progress)
+            tally = run_sweep(specs, store, engine, progress)
     except KeyboardInterrupt:
         left = len(pending(specs, store))
         raise CommandError(
@@ -207,9 +189,6 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Tal
             "continue.",
             INTERRUPTED,
         ) from None
-
-
-def _conclude(tally: Tally, store: ResultsStore) -> None:
     print(f"{len(tally.ok)} runs have results in {store.directory}")
     for spec, reason in {**tally.failed, **tally.broken}.items():
         print(f"{spec}: {reason}")

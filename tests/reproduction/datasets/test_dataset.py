@@ -82,25 +82,6 @@ def test_a_data_set_that_an_own_registry_does_not_list(folder, registry):
         datasets.load("boston", datasets.Source(folder, registry))
 
 
-def test_standardise_uses_training_rows_only():
-    generator = np.random.default_rng(0)
-    X, y = generator.normal(3.0, 5.0, (50, 3)), generator.normal(-2.0, 0.1, 50)
-    split = datasets.Split(X[:40], y[:40], X[40:], y[40:])
-    scaled, mean, std = datasets.standardise(split)
-    np.testing.assert_allclose(scaled.X_train.mean(0), 0.0, atol=1e-14)
-    np.testing.assert_allclose(scaled.X_train.std(0), 1.0, rtol=1e-13)
-    np.testing.assert_allclose(scaled.y_test * std + mean, split.y_test, rtol=1e-14)
-    np.testing.assert_allclose(scaled.X_test, (X[40:] - X[:40].mean(0)) / X[:40].std(0))
-
-
-@pytest.mark.parametrize("constant", [0.0, 0.998, 288.0, 1e30])
-def test_a_constant_column_is_only_centred(constant):
-    X = np.column_stack([np.full(1000, constant), np.arange(1000.0)])
-    scaled = datasets.standardise(datasets.Split(X, X[:, 1], X[:1], X[:1, 1])).split
-    np.testing.assert_allclose(scaled.X_train[:, 0], 0.0, atol=1e-12 * max(constant, 1.0))
-    assert scaled.X_train[:, 1].std() == pytest.approx(1.0)
-
-
 def test_data_sets_cannot_be_changed_by_accident(yacht):
     with pytest.raises(dataclasses.FrozenInstanceError):
         yacht.name = "boston"

@@ -1,9 +1,9 @@
 """Worker processes come and go; runs do not get lost."""
 
+import importlib
 import itertools
 import os
 import signal
-import textwrap
 from collections import Counter
 
 import pytest
@@ -28,26 +28,24 @@ from deepwishart.reproduction.sweeps.engines.events import (
 SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4)]
 SETTINGS = Settings(num_inducing=6, max_iter=60, elbo_samples=20, test_samples=5)
 
-# A worker that has no model to train: what it does depends on the split.
+# A stand-in for a run, with no model to train: what it does depends on the split.
 STAND_IN = """
-import json, os, signal, sys
-orders = json.loads(sys.stdin.readline())
-for line in sys.stdin:
-    order = json.loads(line)
-    split, folder = order["spec"]["split"], order["checkpoint_dir"]
-    print(json.dumps({"event": "started"}), flush=True)
-    first = not os.path.exists(folder)
-    os.makedirs(folder, exist_ok=True)
-    if split == 1 and first:
-        print('{"event": "fini', end="", flush=True)
+import os, signal, sys
+from deepwishart.reproduction.sweeps.engines.events import Finished, Started
+
+def carry_out(spec, settings, dataset, folder, execution, where, post):
+    post(Started(spec, where))
+    first = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if spec.split == 1 and first:
+        os.write(post.__self__.fileno(), bytes(2))  # half of a message
         os.kill(os.getpid(), signal.SIGKILL)
-    if split == 2:
+    if spec.split == 2:
         sys.exit("MemoryError: too deep")
-    if split == 3:
-        print(json.dumps({"event": "broken", "reason": "OSError: disk"}), flush=True)
-        continue
-    record = {**order["spec"], "status": "ok", "threads": os.environ["OMP_NUM_THREADS"]}
-    print(json.dumps({"event": "finished", "record": record, "curve": {}}), flush=True)
+    if spec.split == 3:
+        raise OSError("disk")
+    record = {**spec.to_dict(), "status": "ok", "threads": os.environ["OMP_NUM_THREADS"]}
+    return Finished(spec, record, {})
 """
 
 
@@ -57,10 +55,11 @@ def store(tmp_path) -> ResultsStore:
 
 
 @pytest.fixture
-def _stand_in(tmp_path, monkeypatch):
-    (tmp_path / "stand_in_worker.py").write_text(textwrap.dedent(STAND_IN))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(local, "_WORKER", "stand_in_worker")
+def _stand_in(tmp_path, data_folder, monkeypatch):
+    (tmp_path / "stand_in_run.py").write_text(STAND_IN)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("DEEPWISHART_DATA", str(data_folder))
+    monkeypatch.setattr(local, "carry_out", importlib.import_module("stand_in_run").carry_out)
 
 
 @pytest.mark.usefixtures("_stand_in")

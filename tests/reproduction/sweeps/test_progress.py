@@ -7,7 +7,7 @@ from rich.console import Console
 
 from deepwishart.reproduction.sweeps import RunSpec, SweepProgress
 from deepwishart.reproduction.sweeps.engines.events import Broken, Finished, Lost, Started, Stepped
-from deepwishart.reproduction.sweeps.forecast import Flight, Forecast
+from deepwishart.reproduction.sweeps.forecast import Forecast
 
 SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]
 OK = {"status": "ok", "elbo": 1.875, "test_log_likelihood": -0.125, "seconds": 60.0}
@@ -63,22 +63,22 @@ def test_a_live_table_on_a_terminal():
 
 
 def test_forecast_knows_nothing_at_first():
-    assert Forecast({}).seconds_left(SPECS, {SPECS[0]: Flight("worker 0")}, 2) is None
+    assert Forecast({}).seconds_left(SPECS, [Stepped(SPECS[0], 0, 0, 0.0, 0.0)], 2) is None
 
 
 def test_forecast_by_kind():
     deep = RunSpec("yacht", 0, "dwp", 5)
     forecast = Forecast({SPECS[0]: OK, deep: {**OK, "seconds": 600.0}})
     waiting = [SPECS[1], SPECS[2], RunSpec("yacht", 1, "dwp", 5)]
-    assert forecast.seconds_left(waiting, {}, 1) == pytest.approx(60 + 60 + 600)
-    assert forecast.seconds_left([RunSpec("boston", 0, "dgp", 3)], {}, 1) == pytest.approx(330)
+    assert forecast.seconds_left(waiting, [], 1) == pytest.approx(60 + 60 + 600)
+    assert forecast.seconds_left([RunSpec("boston", 0, "dgp", 3)], [], 1) == pytest.approx(330)
 
 
 def test_forecast_ends_with_the_longest_run_in_flight():
-    flights = {SPECS[0]: Flight("", 90, 100, 1.0, 90.0), SPECS[1]: Flight("", 10, 100, 1.0, 10.0)}
+    flights = [Stepped(SPECS[0], 90, 100, 1.0, 90.0), Stepped(SPECS[1], 10, 100, 1.0, 10.0)]
     assert Forecast({}).seconds_left([], flights, 2) == pytest.approx(90.0)
 
 
 def test_failed_runs_say_nothing_about_time():
     failed = {"status": "failed", "seconds": 1.0}
-    assert Forecast({SPECS[0]: failed}).seconds_left(SPECS[1:], {}, 1) is None
+    assert Forecast({SPECS[0]: failed}).seconds_left(SPECS[1:], [], 1) is None

@@ -11,7 +11,7 @@ import numpy as np
 from deepwishart.reproduction.datasets.catalogue import Entry, entry
 from deepwishart.reproduction.datasets.source import DataFileError, Source
 
-__all__ = ["Dataset", "Split", "Standardised", "load", "standardise"]
+__all__ = ["Dataset", "Split", "load"]
 
 
 class Split(NamedTuple):
@@ -59,14 +59,6 @@ class Dataset:
         return Split(self.X[train], self.y[train], self.X[test], self.y[test])
 
 
-class Standardised(NamedTuple):
-    """A split in standardised units; :math:`y = y_\\text{mean} + y_\\text{std}\\, z` goes back."""
-
-    split: Split
-    y_mean: float
-    y_std: float
-
-
 def load(name: str, source: Source | None = None) -> Dataset:
     """One of the data sets in :func:`deepwishart.datasets.names`, downloaded if it is not here yet.
 
@@ -98,38 +90,6 @@ def load(name: str, source: Source | None = None) -> Dataset:
         for k in range(num_splits)
     )
     return Dataset(name, table[:, features], table[:, target[0]], splits)
-
-
-def standardise(split: Split) -> Standardised:
-    r"""Centre and scale by mean and standard deviation of the training rows,
-    :math:`z = (x - \bar x_\text{train}) / s_\text{train}`, column by column.
-
-    A column that is constant in training is only centred.
-
-    >>> split = Split(
-    ...     np.array([[0.0, 5.0], [2.0, 5.0]]),
-    ...     np.array([1.0, 3.0]),
-    ...     np.ones((1, 2)),
-    ...     np.array([4.0]),
-    ... )
-    >>> standardise(split).split.X_train.tolist(), standardise(split).y_std
-    ([[-1.0, 0.0], [1.0, 0.0]], 1.0)
-    """
-    X_mean, X_scale = _moments(split.X_train)
-    y_mean, y_scale = _moments(split.y_train)
-    scaled = Split(
-        (split.X_train - X_mean) / X_scale,
-        (split.y_train - y_mean) / y_scale,
-        (split.X_test - X_mean) / X_scale,
-        (split.y_test - y_mean) / y_scale,
-    )
-    return Standardised(scaled, float(y_mean), float(y_scale))
-
-
-def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    # The standard deviation of a constant column is a rounding error, not always zero.
-    constant = np.ptp(values, 0) <= 8 * np.finfo(np.float64).eps * np.abs(values).max(0)
-    return values.mean(0), np.where(constant, 1.0, values.std(0))
 
 
 def _numbers(source: Source, chosen: Entry, file: str) -> np.ndarray:

@@ -154,22 +154,9 @@ class Source:
         Raises:
             DataFileError: naming the first file that could not be had.
         """
-        wanted = []
-        for path in paths:
-            fault = self.fault(path)
-            if fault is not None and self.base_url is None:
-                raise DataFileError(self.advice(path, fault))
-            if fault is not None:
-                wanted.append(path)
-            elif progress is not None:
-                progress(path)
-        if not wanted:
-            return
-        for path in wanted:
-            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         with _quiet_pooch(), ThreadPoolExecutor(_CONNECTIONS) as pool:
             try:
-                for path in pool.map(self._download, wanted):
+                for path in pool.map(self._complete, paths):
                     if progress is not None:
                         progress(path)
             except DataFileError:
@@ -178,15 +165,13 @@ class Source:
 
     def advice(self, path: str, fault: str) -> str:
         """An error message for a file that is not as it should be."""
-        if self.base_url is not None:
-            return (
-                f"The data file {self.folder / path} {fault}. "
-                "Run 'deepwishart data download' to fetch it again."
+        what = "Run 'deepwishart data download' to fetch it again."
+        if self.base_url is None:
+            what = (
+                f"Copy the published file there (from {BASE_URL}{path}), or unset "
+                f"{FOLDER_VARIABLE} to have it downloaded."
             )
-        return (
-            f"The data file {self.folder / path} {fault}. Copy the published file there (from "
-            f"{BASE_URL}{path}), or unset {FOLDER_VARIABLE} to have it downloaded."
-        )
+        return f"The data file {self.folder / path} {fault}. {what}"
 
     def _inspect(self, path: str) -> tuple[bytes, str | None]:
         """Content of a file as it is now, and what is wrong with it."""
@@ -198,10 +183,20 @@ class Source:
             return b"", f"cannot be read ({error.strerror})"
         return content, self.registry[path].fault(content)
 
-    def _download(self, path: str) -> str:
+    def _complete(self, path: str) -> str:
+        """Download a file unless it is here and right."""
+        fault = self.fault(path)
+        if fault is not None and self.base_url is None:
+            raise DataFileError(self.advice(path, fault))
+        if fault is not None:
+            self._download(path)
+        return path
+
+    def _download(self, path: str) -> None:
         import pooch
         import requests
 
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         registry = {path: f"sha256:{self.registry[path].sha256}"}
         downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
         store = pooch.create(
@@ -221,7 +216,6 @@ class Source:
                 f"is not {self.registry[path].sha256}. It has been thrown away. Try again; if that "
                 "does not help, something on the way alters or cuts off files."
             ) from error
-        return path
 
 
 @contextmanager

@@ -24,44 +24,27 @@ _READING = (
     "and that of rounding the paper's mean to the decimals it is printed with; a single split has "
     "no standard error and gets no mark.",
 )
-_ABOUT = {
-    "elbo": "In standardised units of the target, per training point; larger is better.",
-    "test_log_likelihood": (
-        "In original units of the target, per test point; larger is better. The paper quotes DIWP "
-        "without errors and from a different architecture, in its rows of depth 4, so that no mark "
-        "can be given."
-    ),
-    "seconds_per_epoch": (
-        "Smaller is better. Run times are those of the machine they were measured on, with "
-        "whatever else it was doing; the paper used a CPU for boston and a GPU for protein. "
-        "DWP/DGP is the ratio of total times over common splits."
-    ),
-}
 
 
 @dataclass(frozen=True)
 class Content:
-    """A report: texts, the three tables with a sentence about each, a figure of training curves or
-    a sentence in its place, a figure for each data set, and how the runs were made."""
+    """A report: texts, the three tables, a figure of training curves or a sentence in its place, a
+    figure for each data set, and how the runs were made."""
 
-    title: str
     summary: str
     summaries: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
-    reading: tuple[str, ...]
     tables: tuple[Table, ...]
-    about: tuple[str, ...]
     training: Figure | str
     depths: tuple[Figure, ...]
     settings: dict[str, str]
-    citation: str
+    title: str = "UCI results beside the paper's"
+    reading: tuple[str, ...] = _READING
+    citation: str = ""
 
 
 def make_content(results: Results) -> Content:
     """Everything that the report says about our runs.
-
-    Args:
-        results: our runs.
 
     >>> import tempfile
     >>> from deepwishart.reproduction.report import read_results
@@ -69,16 +52,12 @@ def make_content(results: Results) -> Content:
     ...     print(make_content(read_results(directory)).summary)
     ELBO and log likelihood against the paper: 0 of 144 cells run, 0 matched, 0 better, 0 worse. ...
     """
-    summaries = [summarise(results, metric) for metric in METRICS]
-    quality, times = summaries[0] + summaries[1], summaries[2]
+    quality, times = summarise(results, *METRICS[:2]), summarise(results, *METRICS[2:])
     return Content(
-        title="UCI results beside the paper's",
         summary=f"ELBO and log likelihood against the paper: {quality} Run times: {times}",
-        summaries=tuple((TITLES[m], str(s)) for m, s in zip(METRICS, summaries, strict=True)),
+        summaries=tuple((TITLES[metric], summarise(results, metric)) for metric in METRICS),
         notes=results.notes,
-        reading=_READING,
         tables=tuple(make_table(results, metric) for metric in METRICS),
-        about=tuple(_ABOUT[metric] for metric in METRICS),
         training=training_figure(results),
         depths=tuple(depth_figures(results)),
         settings={"training protocol": results.protocol, **results.settings()},

@@ -37,14 +37,9 @@ class Figure(NamedTuple):
 
 
 def training_figure(results: Results) -> Figure | str:
-    """ELBO against time and against epochs, five-layer models on one split of boston.
-
-    This is the figure of the paper's section on run times. The split is the one that most
-    processes have been run on, the first one of those.
-
-    Returns:
-        The figure; a sentence in its place if there is no such run.
-    """
+    """ELBO against time and against epochs, five-layer models on one split of boston: the figure of
+    the paper's section on run times. The split is the first one of those that most processes have
+    been run on. A sentence in place of the figure if there is no such run."""
     by_split: dict[int, dict[str, tuple[Run, dict[str, list[float]]]]] = {}
     for run in results.runs:
         if (run.spec.dataset, run.spec.depth) == (CURVES_OF, CURVES_DEPTH):

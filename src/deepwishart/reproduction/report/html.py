@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Iterable
 from importlib import resources
@@ -37,11 +38,10 @@ def to_html(content: Content) -> str:
         *(f'<p class="note">{html.escape(note)}</p>' for note in content.notes),
         f"<details open><summary>How to read the tables</summary>{reading}</details>",
     ]
-    for table, about in zip(content.tables, content.about, strict=True):
-        body.append(_table(table, about))
     body += [
-        _curves(content.training),
-        _depths(content.depths),
+        *map(_table, content.tables),
+        f'<section id="curves"><h2>Training curves</h2>\n{_curves(content.training)}</section>',
+        f'<section id="depths"><h2>Results by depth</h2>{_depths(content.depths)}</section>',
         f'<section id="settings"><h2>How the runs were made</h2>{_list(content.settings.items())}',
         f"<p>Published numbers: {html.escape(content.citation)}</p></section>",
     ]
@@ -56,19 +56,18 @@ def to_html(content: Content) -> str:
     )
 
 
-def _table(table: Table, about: str) -> str:
+def _table(table: Table) -> str:
     headings = "".join(
         f'<th scope="col"><button type="button">{html.escape(text)}</button></th>'
         for text in table.headings
     )
-    rows, previous = [], ""
-    for row in table.rows:
-        first = ' class="first"' if row[0].text != previous else ""
-        previous = row[0].text
-        rows.append(f"<tr{first}>{''.join(_cell(cell) for cell in row)}</tr>")
+    rows = []
+    for _, group in itertools.groupby(table.rows, key=lambda row: row[0].text):
+        first, *rest = ("".join(map(_cell, row)) for row in group)
+        rows += [f'<tr class="first">{first}</tr>', *(f"<tr>{cells}</tr>" for cells in rest)]
     return (
         f'<section id="{table.metric}"><h2>{html.escape(table.title)}</h2>\n'
-        f"<p>{html.escape(about)}</p>\n"
+        f"<p>{html.escape(table.about)}</p>\n"
         f'<div class="scroll"><table class="sortable">\n<thead><tr>{headings}</tr></thead>\n'
         "<tbody>\n" + "\n".join(rows) + "\n</tbody></table></div></section>"
     )
@@ -90,26 +89,23 @@ def _cell(cell: Cell) -> str:
 
 
 def _curves(training: Figure | str) -> str:
-    if isinstance(training, Figure):
-        caption = f"<figcaption>{html.escape(training.caption)}</figcaption>"
-        inside = f"<figure>{_inline(training.svg)}{caption}</figure>"
-    else:
-        inside = f"<p>{html.escape(training)}</p>"
-    return f'<section id="curves"><h2>Training curves</h2>\n{inside}</section>'
+    if isinstance(training, str):
+        return f"<p>{html.escape(training)}</p>"
+    caption = f"<figcaption>{html.escape(training.caption)}</figcaption>"
+    return f"<figure>{_inline(training.svg)}{caption}</figure>"
 
 
 def _depths(figures: tuple[Figure, ...]) -> str:
     if not figures:
-        return '<section id="depths"><h2>Results by depth</h2><p>There are none yet.</p></section>'
+        return "<p>There are none yet.</p>"
     cards = "\n".join(
         f"<figure><h3>{html.escape(figure.title)}</h3>{_inline(figure.svg)}</figure>"
         for figure in figures
     )
     return (
-        '<section id="depths"><h2>Results by depth</h2>\n<p>Pale points are runs, large ones means '
-        "over splits with one standard error, hollow ones the paper's means. Runs far outside are "
-        "drawn on the edge. Point at anything to see what it is.</p>\n"
-        f'<div class="cards">{cards}</div></section>'
+        "\n<p>Pale points are runs, large ones means over splits with one standard error, hollow "
+        "ones the paper's means. Runs far outside are drawn on the edge. Point at anything to see "
+        f'what it is.</p>\n<div class="cards">{cards}</div>'
     )
 
 

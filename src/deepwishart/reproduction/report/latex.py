@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 from deepwishart.reproduction.report.content import MARKS, Content
 from deepwishart.reproduction.report.figures import Figure
@@ -38,41 +39,39 @@ _CHARACTERS = {
 
 
 def to_latex(content: Content) -> str:
-    r"""The report as text and tables; the pictures are in the Markdown and HTML files."""
+    """The report as text and tables; the pictures are in the Markdown and HTML files."""
+    figures = _FIGURES if isinstance(content.training, Figure) else content.training
+    settings = "; ".join(f"{name} {value}" for name, value in content.settings.items())
+    sentences = [
+        *(f"{title}: {summary}" for title, summary in content.summaries),
+        *(*content.notes, *content.reading, figures),
+        *(f"Settings: {settings}", f"Published numbers: {content.citation}"),
+    ]
     parts = [
         f"{_PREAMBLE}\\title{{{_escape(content.title)}}}\n\\date{{}}\n\\begin{{document}}",
         f"\\maketitle\n\\textbf{{{_escape(content.summary)}}}",
-        *(f"{_escape(title)}: {_escape(summary)}" for title, summary in content.summaries),
-        *(_escape(sentence) for sentence in (*content.notes, *content.reading)),
+        *map(_escape, sentences),
+        *map(_table, content.tables),
+        "\\end{document}",
     ]
-    if isinstance(content.training, Figure):
-        parts.append(_escape(_FIGURES))
-    else:
-        parts.append(_escape(content.training))
-    parts.append(
-        "Settings: " + "; ".join(f"{_escape(k)} {_escape(v)}" for k, v in content.settings.items())
-    )
-    parts.append(f"Published numbers: {_escape(content.citation)}")
-    for table, about in zip(content.tables, content.about, strict=True):
-        parts.append(_table(table, about))
-    return "\n\n".join([*parts, "\\end{document}"]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
-def _table(table: Table, about: str) -> str:
+def _table(table: Table) -> str:
     lines = [
         r"\begin{table}[p]\centering\footnotesize\setlength{\tabcolsep}{4pt}",
-        f"\\caption{{{_escape(table.title)}. {_escape(about)}}}",
+        f"\\caption{{{_escape(table.title)}. {_escape(table.about)}}}",
         _FIT,
         f"\\begin{{tabular}}{{l{'r' * (len(table.headings) - 1)}}}\n\\toprule",
-        _line([_escape(heading) for heading in table.headings]),
+        _line(map(_escape, table.headings)),
     ]
     for _, rows in itertools.groupby(table.rows, key=lambda row: row[0].text):
         lines.append(r"\midrule")
-        lines += [_line([_cell(cell) for cell in row]) for row in rows]
+        lines += [_line(map(_cell, row)) for row in rows]
     return "\n".join([*lines, "\\bottomrule\n\\end{tabular}}\n\\end{table}"])
 
 
-def _line(texts: list[str]) -> str:
+def _line(texts: Iterable[str]) -> str:
     return " & ".join(texts) + r" \\"
 
 

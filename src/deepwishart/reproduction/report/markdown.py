@@ -16,8 +16,8 @@ def to_markdown(content: Content) -> str:
     parts = [f"# {_escape(content.title)}", f"**{_escape(content.summary)}**"]
     parts.append("\n".join(f"- {_escape(title)}: {_escape(s)}" for title, s in content.summaries))
     parts += [_escape(note) for note in (*content.notes, *content.reading)]
-    for table, about in zip(content.tables, content.about, strict=True):
-        parts += [f"## {_escape(table.title)}", _escape(about), _table(table)]
+    for table in content.tables:
+        parts += [f"## {_escape(table.title)}", _escape(table.about), _table(table)]
     parts.append("## Training curves")
     if isinstance(content.training, Figure):
         parts += [_picture(content.training), _escape(content.training.caption)]
@@ -33,14 +33,9 @@ def to_markdown(content: Content) -> str:
 
 
 def _table(table: Table) -> str:
-    lines = [_line([_escape(heading) for heading in table.headings])]
-    lines.append(_line([":--", *["--:"] * (len(table.headings) - 1)]))
-    lines += [_line([_cell(cell) for cell in row]) for row in table.rows]
-    return "\n".join(lines)
-
-
-def _line(texts: list[str]) -> str:
-    return f"| {' | '.join(texts)} |"
+    rule = [":--", *["--:"] * (len(table.headings) - 1)]
+    rows = [map(_escape, table.headings), rule, *(map(_cell, row) for row in table.rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _cell(cell: Cell) -> str:

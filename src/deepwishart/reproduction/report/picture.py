@@ -27,11 +27,7 @@ def colour(process: str) -> str:
 
 
 class Picture:
-    """A figure whose points say what they are when the pointer rests on them.
-
-    Args:
-        width: in inches.
-        height: in inches.
+    """A figure, its size in inches, whose points say what they are when the pointer rests there.
 
     >>> picture = Picture(3, 2)
     >>> picture.point(picture.figure.subplots(), 0.5, 1.0, "a < b")
@@ -56,12 +52,8 @@ class Picture:
         )
 
     def svg(self, title: str) -> str:
-        """An SVG element that is the same for the same drawing: no date, no random names.
-
-        Args:
-            title: what the picture shows, for those who cannot see it; also makes the names inside
-                unlike those of the other pictures on a page.
-        """
+        """An SVG element that is the same for the same drawing: no date, no random names. The title
+        is for those who cannot see it, and makes names inside unlike those of other pictures."""
         buffer = io.StringIO()
         with rc_context({"svg.hashsalt": title, "svg.fonttype": "none"}):
             self.figure.savefig(buffer, format="svg", metadata=_NO_METADATA)

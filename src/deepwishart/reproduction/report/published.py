@@ -49,9 +49,6 @@ def published(metric: str, dataset: str, process: str, depth: int) -> Published 
 def published_kinds(metric: str) -> list[tuple[str, int]]:
     """Data sets and depths of one of the paper's tables, in its order.
 
-    Args:
-        metric: as in :func:`published`.
-
     >>> published_kinds("seconds_per_epoch")
     [('boston', 2), ('boston', 5), ('protein', 2), ('protein', 5)]
     """
@@ -60,16 +57,10 @@ def published_kinds(metric: str) -> list[tuple[str, int]]:
 
 
 def citation() -> str:
-    """Where the numbers are from.
-
-    >>> "deep Wishart process" in citation()
-    True
-    """
+    """Where the numbers are from."""
     return str(_content()["citation"])
 
 
 @functools.cache
-def _content() -> dict[str, Any]:
-    text = resources.files(__package__).joinpath("published.json").read_text("utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content
+def _content() -> Any:
+    return json.loads(resources.files(__package__).joinpath("published.json").read_text("utf-8"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,9 +39,7 @@ class Run:
         """Training steps in one epoch."""
         protocol = _mapping(_mapping(self.record.get("settings")).get("protocol"))
         batch_size, rows = protocol.get("batch_size"), self.value("num_train")
-        if not batch_size or not rows:
-            return 1
-        return math.ceil(rows / batch_size)
+        return math.ceil(rows / batch_size) if batch_size and rows else 1
 
 
 @dataclass(frozen=True)
@@ -71,27 +68,17 @@ class Results:
     def by_split(self, metric: str, dataset: str, process: str, depth: int) -> dict[int, float]:
         """A metric by split, averaged over the seeds of a split."""
         values: dict[int, list[float]] = {}
-        for run in self._by_cell.get((dataset, process, depth), ()):
-            value = run.value(metric)
-            if value is not None:
+        for run in self.runs:
+            cell = run.spec.dataset, run.spec.process, run.spec.depth
+            if cell == (dataset, process, depth) and (value := run.value(metric)) is not None:
                 values.setdefault(run.spec.split, []).append(value)
         return {split: math.fsum(v) / len(v) for split, v in sorted(values.items())}
-
-    @functools.cached_property
-    def _by_cell(self) -> dict[tuple[str, str, int], list[Run]]:
-        cells: dict[tuple[str, str, int], list[Run]] = {}
-        for run in self.runs:
-            cell = (run.spec.dataset, run.spec.process, run.spec.depth)
-            cells.setdefault(cell, []).append(run)
-        return cells
 
     def curve(self, run: Run) -> dict[str, list[float]] | None:
         """Training curve of a run, ``None`` if it is missing, damaged or empty."""
         try:
-            curve = self.store.curve(run.spec)
-            columns = {
-                name: [float(v) for v in curve[name]] for name in ("step", "elbo", "seconds")
-            }
+            curve, names = self.store.curve(run.spec), ("step", "elbo", "seconds")
+            columns = {name: list(map(float, curve[name])) for name in names}
         except (OSError, ValueError, KeyError, TypeError):
             return None
         lengths = {len(column) for column in columns.values()}
@@ -135,16 +122,16 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
     notes = []
     if bad_lines:
         notes.append(
-            f"{_count(len(bad_lines), 'line')} of runs.jsonl could not be read as the record of a "
-            f"run and {_was(len(bad_lines))} left out: {_few(map(str, bad_lines))}."
+            f"{_count(bad_lines, 'line')} of runs.jsonl could not be read as the record of a "
+            f"run and {_was(bad_lines)} left out: {_few(map(str, bad_lines))}."
         )
     chosen = _choose_protocol([spec.protocol for spec in records], protocol)
     runs = [Run(spec, record) for spec, record in sorted(records.items())]
     others = [run.spec.protocol for run in runs if run.spec.protocol != chosen]
     if others:
         notes.append(
-            f"{_count(len(others), 'run')} with another training protocol "
-            f"({_few(sorted(set(others)))}) {_was(len(others))} left out."
+            f"{_count(others, 'run')} with another training protocol "
+            f"({_few(sorted(set(others)))}) {_was(others)} left out."
         )
     runs = [run for run in runs if run.spec.protocol == chosen]
     good = tuple(run for run in runs if run.record.get("status") == "ok")
@@ -155,8 +142,8 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
         )
     if failed:
         notes.append(
-            f"{_count(len(failed), 'run')} failed and {_was(len(failed))} left out of all means "
-            f"and tests: {_few(f'{run.spec} ({_reason(run)})' for run in failed)}."
+            f"{_count(failed, 'run')} failed and {_was(failed)} left out of all means and tests: "
+            f"{_few(f'{run.spec} ({_reason(run)})' for run in failed)}."
         )
     return Results(store, chosen, good, failed, tuple(notes))
 
@@ -192,12 +179,12 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+def _count(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
 
 
-def _was(number: int) -> str:
-    return "was" if number == 1 else "were"
+def _was(things: Sized) -> str:
+    return "was" if len(things) == 1 else "were"
 
 
 def _few(texts: Iterable[str], most: int = 8) -> str:

@@ -34,12 +34,9 @@ class PairedTest(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    r"""Mean and standard error,
+    r"""Mean and standard error of one number per split,
 
     .. math:: \bar x \pm \Big(\frac{1}{n (n - 1)} \sum_i (x_i - \bar x)^2\Big)^{1/2}
-
-    Args:
-        values: one number per split, at least one.
 
     >>> estimate([1.0, 2.0, 3.0])
     Estimate(mean=2.0, standard_error=0.577..., num_splits=3)
@@ -52,14 +49,8 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
-    r"""Two-sided paired t test, :math:`t = \bar d / \text{se}(\bar d)` with :math:`n - 1` degrees.
-
-    Args:
-        first: numbers of one process by split.
-        second: those of the other; splits that only one of them has are ignored.
-
-    Returns:
-        The test, or ``None`` if no split is common.
+    r"""Two-sided paired t test, :math:`t = \bar d / \text{se}(\bar d)` with :math:`n - 1` degrees,
+    of numbers by split; ``None`` if no split is common.
 
     >>> paired_test({0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, {0: 0.5, 1: 1.4, 2: 2.6})
     PairedTest(difference=0.5, p_value=0.0130..., num_splits=3)
@@ -67,29 +58,21 @@ def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> Pair
     differences = [first[split] - second[split] for split in sorted(first.keys() & second.keys())]
     if not differences:
         return None
-    d = estimate(differences)
-    if d.num_splits < MIN_PAIRS or d.standard_error is None:
-        return PairedTest(d.mean, None, d.num_splits)
-    if d.standard_error == 0.0:  # the same difference everywhere
-        return PairedTest(d.mean, 0.0 if d.mean else 1.0, d.num_splits)
-    p = 2.0 * stats.t.sf(abs(d.mean) / d.standard_error, d.num_splits - 1)
-    return PairedTest(d.mean, float(p), d.num_splits)
+    mean, error, n = estimate(differences)
+    p = None
+    if error is not None and n >= MIN_PAIRS:
+        same = 0.0 if mean else 1.0  # for the same difference everywhere
+        p = float(2.0 * stats.t.sf(abs(mean) / error, n - 1)) if error else same
+    return PairedTest(mean, p, n)
 
 
 def compare(ours: Estimate, paper: Published, *, smaller_is_better: bool = False) -> str:
-    r"""``"match"`` if :math:`|\bar x - \bar x_\text{paper}| \le 2 u`, else better or worse, with
+    r"""``"match"`` if :math:`|\bar x - \bar x_\text{paper}| \le 2 u`, else ``"better"`` or
+    ``"worse"``; ``""`` if either has no standard error. With
 
     .. math:: u^2 = \text{se}^2 + \text{se}_\text{paper}^2 + 10^{-2 d} / 12,
 
     the last term being the variance of rounding the paper's mean to d decimals.
-
-    Args:
-        ours: our mean over splits.
-        paper: the published one.
-        smaller_is_better: for run times.
-
-    Returns:
-        ``"match"``, ``"better"`` or ``"worse"``; ``""`` if either has no standard error.
 
     >>> compare(Estimate(2.1, 0.01, 20), Published(2.02, 0.01, 2))
     'better'

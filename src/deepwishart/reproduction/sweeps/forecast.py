@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from deepwishart.reproduction.sweeps.engines.events import Stepped
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-__all__ = ["Flight", "Forecast"]
+__all__ = ["Forecast", "expected_seconds"]
 
 
-@dataclass
-class Flight:
-    """A run in flight: ``step`` of ``total`` steps done in ``seconds`` of training."""
-
-    where: str
-    step: int = 0
-    total: int = 0
-    elbo: float | None = None
-    seconds: float = 0.0
-
-    @property
-    def expected(self) -> float | None:
-        """Seconds that the whole run will take, at its present speed."""
-        return self.seconds / self.step * self.total if self.step else None
+def expected_seconds(flight: Stepped) -> float | None:
+    """Seconds that a whole run will take, at its present speed."""
+    return flight.seconds / flight.step * flight.total if flight.step else None
 
 
 class Forecast:
@@ -38,7 +27,7 @@ class Forecast:
 
     >>> spec = RunSpec("yacht", 0, "dwp", 2)
     >>> forecast = Forecast({spec: {"status": "ok", "seconds": 60.0}})
-    >>> forecast.seconds_left([RunSpec("yacht", 1, "dwp", 2)] * 4, {}, num_workers=2)
+    >>> forecast.seconds_left([RunSpec("yacht", 1, "dwp", 2)] * 4, [], num_workers=2)
     120.0
     """
 
@@ -54,20 +43,21 @@ class Forecast:
             self._known[spec.kind].append(seconds)
 
     def seconds_left(
-        self, waiting: Iterable[RunSpec], flights: Mapping[RunSpec, Flight], num_workers: int
+        self, waiting: Iterable[RunSpec], flights: Iterable[Stepped], num_workers: int
     ) -> float | None:
         """Seconds until everything is done, or ``None`` while nothing is known."""
-        expected = {kind: fmean(seconds) for kind, seconds in self._known.items()}
-        for spec, flight in flights.items():
-            if flight.expected is not None:
-                expected.setdefault(spec.kind, flight.expected)
-        if not expected:
+        by_kind = {kind: fmean(seconds) for kind, seconds in self._known.items()}
+        speeds = {flight: expected_seconds(flight) for flight in flights}
+        for flight, seconds in speeds.items():
+            if seconds is not None:
+                by_kind.setdefault(flight.spec.kind, seconds)
+        if not by_kind:
             return None
-        average = fmean(expected.values())
+        average = fmean(by_kind.values())
         in_flight = [
-            max((flight.expected or expected.get(spec.kind, average)) - flight.seconds, 0.0)
-            for spec, flight in flights.items()
+            max((seconds or by_kind.get(flight.spec.kind, average)) - flight.seconds, 0.0)
+            for flight, seconds in speeds.items()
         ]
-        to_come = [expected.get(spec.kind, average) for spec in waiting]
+        to_come = [by_kind.get(spec.kind, average) for spec in waiting]
         busy = max(1, min(num_workers, len(in_flight) + len(to_come)))
-        return max(max(in_flight, default=0.0), (sum(in_flight) + sum(to_come)) / busy)
+        return max([*in_flight, (sum(in_flight) + sum(to_come)) / busy])

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
+from contextlib import nullcontext
 from typing import Any
 
 from rich.console import Console, Group
@@ -22,7 +22,7 @@ from deepwishart.reproduction.sweeps.engines.events import (
     Started,
     Stepped,
 )
-from deepwishart.reproduction.sweeps.forecast import Flight, Forecast
+from deepwishart.reproduction.sweeps.forecast import Forecast, expected_seconds
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
 __all__ = ["SweepProgress", "duration"]
@@ -57,30 +57,23 @@ class SweepProgress:
         self._console = console or Console(stderr=True)
         self._waiting = dict.fromkeys(specs)
         self._total, self._done, self._failed = len(specs), 0, 0
-        self._flights: dict[RunSpec, Flight] = {}
+        self._flights: dict[RunSpec, Stepped] = {}
         self._forecast = Forecast(records)
         self._num_workers = num_workers
         self._began = time.monotonic()
         self._lock = threading.Lock()  # a thread of its own redraws the table
-        self._live = (
-            Live(console=self._console, get_renderable=self.table, refresh_per_second=2)
-            if self._console.is_terminal
-            else None
-        )
+        self._live: Any = nullcontext()
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console, get_renderable=self.table, refresh_per_second=2
+            )
 
     def __enter__(self) -> SweepProgress:
-        if self._live is not None:
-            self._live.start()
+        self._live.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
+    def __exit__(self, *details: Any) -> None:
+        self._live.__exit__(*details)
 
     def __call__(self, event: Event) -> None:
         """Take notice of an event."""
@@ -97,28 +90,34 @@ class SweepProgress:
             table.add_column(heading, justify="left" if heading == "run" else "right")
         with self._lock:
             for spec, flight in self._flights.items():
-                left = None if flight.expected is None else flight.expected - flight.seconds
+                expected = expected_seconds(flight)
                 table.add_row(
                     str(spec),
                     f"{flight.step}/{flight.total}" if flight.total else "starting",
-                    "" if flight.elbo is None else f"{flight.elbo:.3f}",
+                    f"{flight.elbo:.3f}" if flight.total else "",
                     duration(flight.seconds),
-                    duration(left),
+                    duration(None if expected is None else expected - flight.seconds),
                 )
-            return Group(table, Text(self._summary()))
+            failed = [f"{self._failed} failed"] if self._failed else []
+            summary = [
+                f"{self._done} of {self._total} runs done",
+                f"{len(self._flights)} in flight",
+                *failed,
+                f"{duration(time.monotonic() - self._began)} elapsed",
+                f"{self._left()} left",
+            ]
+            return Group(table, Text(", ".join(summary)))
 
     def _note(self, event: Event) -> str | None:
         """Take notice of an event, and say what is worth a line."""
         spec = event.spec
         if isinstance(event, Stepped):
-            flight = self._flights.setdefault(spec, Flight(""))
-            flight.step, flight.total = event.step, event.total
-            flight.elbo, flight.seconds = event.elbo, event.seconds
+            self._flights[spec] = event
             return None
         if isinstance(event, Started):
             self._waiting.pop(spec, None)
-            self._flights[spec] = Flight(event.where)
-            return f"started {spec} ({event.where})" if self._live is None else None
+            self._flights[spec] = Stepped(spec, 0, 0, 0.0, 0.0)
+            return None if self._console.is_terminal else f"started {spec} ({event.where})"
         self._flights.pop(spec, None)
         if isinstance(event, Lost):
             self._waiting[spec] = None
@@ -127,33 +126,24 @@ class SweepProgress:
         self._done += 1
         return f"[{self._done}/{self._total}] {spec}: {self._conclude(event)}"
 
-    def _summary(self) -> str:
-        """One line about the whole sweep."""
-        left = self._forecast.seconds_left(self._waiting, self._flights, self._num_workers)
-        parts = [
-            f"{self._done} of {self._total} runs done",
-            f"{len(self._flights)} in flight",
-            *([f"{self._failed} failed"] if self._failed else []),
-            f"{duration(time.monotonic() - self._began)} elapsed",
-            f"{duration(left)} left",
-        ]
-        return ", ".join(parts)
-
     def _conclude(self, event: Finished | Broken) -> str:
         """How a run ended, in words, and the state of the sweep after it."""
         if isinstance(event, Broken):
             self._failed += 1
             return f"could not be done: {event.reason}"
-        self._forecast.learn(event.spec, event.record)
-        if event.record["status"] != "ok":
+        record = event.record
+        self._forecast.learn(event.spec, record)
+        if record["status"] != "ok":
             self._failed += 1
-            return f"failed: {event.record['reason']}"
-        left = self._forecast.seconds_left(self._waiting, self._flights, self._num_workers)
+            return f"failed: {record['reason']}"
         return (
-            f"ELBO {event.record['elbo']:.3f}, test log likelihood "
-            f"{event.record['test_log_likelihood']:.3f}, {duration(event.record['seconds'])}; "
-            f"{duration(left)} left"
+            f"ELBO {record['elbo']:.3f}, test log likelihood {record['test_log_likelihood']:.3f}, "
+            f"{duration(record['seconds'])}; {self._left()} left"
         )
+
+    def _left(self) -> str:
+        flights = self._flights.values()
+        return duration(self._forecast.seconds_left(self._waiting, flights, self._num_workers))
 
 
 def duration(seconds: float | None) -> str:
@@ -165,11 +155,8 @@ def duration(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "?"
     whole = max(0, round(seconds))
-    for size, unit, small, name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    for size, unit, small, name in units:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // small:02d} {name}"
     return f"{whole} s"

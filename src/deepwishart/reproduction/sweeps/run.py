@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import itertools
 import math
 import operator
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import deepwishart
 from deepwishart._support.machine import resolve_device, threads
@@ -97,30 +99,44 @@ def run(
     protocol = adjust_protocol(
         spec.protocol, num_rows, max_iter=settings.max_iter, output=options["output"]
     )
+    new_model = functools.partial(
+        ScaledModel.build,
+        spec.process,
+        split.X_train,
+        split.y_train[:, None],
+        device=device,
+        depth=spec.depth,
+        num_inducing=settings.num_inducing,
+        kernel=settings.kernel,
+        dtype=getattr(torch, settings.dtype),
+        seed=spec.seed,
+        **options,
+    )
+    history = History()
+    store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
+    train = functools.partial(
+        run_training, protocol=protocol, seed=spec.seed, checkpoints=store, progress=progress
+    )
+    with threads(execution.threads):
+        try:
+            scaled = _train(new_model, train, split, history, store)
+            numbers = _evaluate(scaled, split, settings, spec.seed)
+        except NUMERICAL_ERRORS as error:
+            numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+    versions = {m.__name__: m.__version__ for m in (deepwishart, torch, np)}
+    how = {**dataclasses.asdict(settings), **options, "threads": execution.threads}
+    how["protocol"] = {**dataclasses.asdict(protocol), "betas": list(protocol.betas)}
     record = {
         **spec.to_dict(),
         "status": "ok",
         "num_train": num_rows,
         "num_test": len(split.X_test),
-        "versions": _versions(),
-        "settings": {
-            **dataclasses.asdict(settings),
-            **options,
-            "protocol": dataclasses.asdict(protocol),
-            "threads": execution.threads,
-            "device": device.type,
-        },
+        "versions": {**versions, "python": platform.python_version()},
+        "settings": {**how, "device": device.type},
+        **numbers,
+        **_timings(history, protocol, num_rows),
+        "finished_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    history = History()
-    store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
-    with threads(execution.threads):
-        try:
-            scaled = _train(spec, settings, split, protocol, device, store, history, progress)
-            record.update(_evaluate(scaled, split, settings, spec.seed))
-        except NUMERICAL_ERRORS as error:
-            record.update(status="failed", reason=f"{type(error).__name__}: {error}")
-    record.update(_timings(history, protocol, num_rows))
-    record["finished_at"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Outcome(record, thin(history, CURVE_POINTS))
 
 
@@ -146,66 +162,37 @@ def thin(history: History, num_points: int) -> dict[str, list[float]]:
 
 
 def _train(
-    spec: RunSpec,
-    settings: Settings,
+    new_model: Callable[[], ScaledModel],
+    train: Callable[..., History],
     split: Split,
-    protocol: Protocol,
-    device: torch.device,
-    store: CheckpointStore,
     history: History,
-    progress: Callable[[ProgressEvent], None] | None,
+    store: CheckpointStore,
 ) -> ScaledModel:
-    X, y = split.X_train, split.y_train[:, None]
-
-    def new_model() -> ScaledModel:
-        return ScaledModel.build(
-            spec.process,
-            X,
-            y,
-            device=device,
-            depth=spec.depth,
-            num_inducing=settings.num_inducing,
-            kernel=settings.kernel,
-            dtype=getattr(torch, settings.dtype),
-            seed=spec.seed,
-            **model_options(spec.protocol, len(X), settings.output),
-        )
-
-    def train_from_checkpoint(scaled: ScaledModel) -> ScaledModel:
-        data = scaled.standardise(X, y)
-        run_training(
-            scaled.model,
-            *data,
-            protocol,
-            seed=spec.seed,
-            history=history,
-            checkpoints=store,
-            progress=progress,
-        )
-        return scaled
-
-    _warm_up(new_model(), X, y)
+    scaled = new_model()
+    data = scaled.standardise(split.X_train, split.y_train[:, None])
+    _warm_up(scaled, *data)
     try:
-        scaled = train_from_checkpoint(new_model())
+        train(scaled.model, *data, history=history)
     except CheckpointError:
         # Checkpoints of a sweep are scratch files: one of another version or setting is worth
         # less than a run that goes on.
         store.clear()
         history.truncate(0)
         history.recoveries.clear()
-        scaled = train_from_checkpoint(new_model())
+        scaled = new_model()
+        train(scaled.model, *data, history=history)
     if history.stopped_by == "interrupt":
         raise KeyboardInterrupt
     return scaled
 
 
 @torch.no_grad()
-def _warm_up(scaled: ScaledModel, X: np.ndarray, y: np.ndarray) -> None:
+def _warm_up(scaled: ScaledModel, X: Tensor, y: Tensor) -> None:
     """Load, or on a new machine compile, whatever is needed, before the clock starts."""
     source = torch.Generator(scaled.model.device).manual_seed(0)
     with suppress(*NUMERICAL_ERRORS):  # training deals with those better
-        data = scaled.standardise(X[:100], y[:100])
-        elbo(scaled.model, *data, num_data=len(data[0]), num_samples=2, generator=source)
+        rows = X[:100], y[:100]
+        elbo(scaled.model, *rows, num_data=len(rows[0]), num_samples=2, generator=source)
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
@@ -223,7 +210,7 @@ def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, f
     }
 
 
-def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) -> dict[str, float]:
+def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) -> dict[str, Any]:
     """The paper's two numbers and three more.
 
     The ELBO is per training point in standardised units. Everything about test points is in the
@@ -248,12 +235,3 @@ def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) 
         if not math.isfinite(value):
             raise FloatingPointError(f"after training, {name} is {value}.")
     return {**numbers, "seconds_evaluation": round(time.perf_counter() - began, 3)}
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "deepwishart": deepwishart.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }

@@ -13,7 +13,6 @@ __all__ = ["Execution", "RunSpec", "Settings", "expand", "parse_numbers"]
 DTYPES = ("float64", "float32")
 OUTPUTS = ("auto", "inducing", "collapsed")
 DEVICES = ("cpu", "cuda", "auto")
-_KINDS = dict(dataset=str, split=int, process=str, depth=int, seed=int, protocol=str)
 
 
 @dataclass(frozen=True, order=True)
@@ -64,11 +63,11 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         """The run that a mapping with (at least) the six fields describes."""
-        spec = cls(**{field.name: values[field.name] for field in dataclasses.fields(cls)})
-        for name, kind in _KINDS.items():
-            if type(getattr(spec, name)) is not kind:
-                raise TypeError(f"{name} must be a {kind.__name__}, got {getattr(spec, name)!r}.")
-        return spec
+        kinds = cls.__annotations__
+        for name, kind in kinds.items():
+            if type(values[name]).__name__ != kind:
+                raise TypeError(f"{name} must be of type {kind}, got {values[name]!r}.")
+        return cls(**{name: values[name] for name in kinds})
 
 
 @dataclass(frozen=True)
@@ -98,13 +97,7 @@ class Settings:
     test_samples: int = 100
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "num_inducing", "elbo_samples", "test_samples")
-        if self.max_iter is not None:
-            _at_least_one(self, "max_iter")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {self.dtype!r}.")
-        if self.output not in OUTPUTS:
-            raise ValueError(f"output must be one of {', '.join(OUTPUTS)}, got {self.output!r}.")
+        _check(self, dtype=DTYPES, output=OUTPUTS)
 
 
 @dataclass(frozen=True)
@@ -122,9 +115,7 @@ class Execution:
     checkpoint_every: int = 500
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "threads", "checkpoint_every")
-        if self.device not in DEVICES:
-            raise ValueError(f"device must be one of {', '.join(DEVICES)}, got {self.device!r}.")
+        _check(self, device=DEVICES)
 
 
 def parse_numbers(texts: Iterable[str], what: str = "splits") -> tuple[int, ...]:
@@ -190,7 +181,10 @@ def expand(
     ]
 
 
-def _at_least_one(owner: object, *names: str) -> None:
-    for name in names:
-        if getattr(owner, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(owner, name)}.")
+def _check(owner: Settings | Execution, **choices: tuple[str, ...]) -> None:
+    """Numbers are at least one, names are among their choices."""
+    for name, value in vars(owner).items():
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}.")
+        if name in choices and value not in choices[name]:
+            raise ValueError(f"{name} must be one of {', '.join(choices[name])}, got {value!r}.")

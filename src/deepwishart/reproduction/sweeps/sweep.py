@@ -85,10 +85,10 @@ def run_sweep(
     ...         run_sweep([], store, LocalEngine(Settings(), store), print).success
     True
     """
-    tally, records = Tally(), store.records()
-    for spec in dict.fromkeys(specs):
-        if spec in records:
-            tally.count(spec, records[spec])
+    tally = Tally()
+    for spec, record in store.records().items():
+        if spec in specs:
+            tally.count(spec, record)
     with closing(engine.run(pending(specs, store))) as events:
         for event in events:
             if isinstance(event, Finished):

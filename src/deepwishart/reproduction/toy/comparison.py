@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from deepwishart._support.machine import threads
-from deepwishart.models import DeepKernelProcess, FunctionSamples, build
-from deepwishart.pipeline import estimate_elbo
-from deepwishart.training import History, ProgressEvent, Protocol, train
+from deepwishart.models import FunctionSamples
+from deepwishart.pipeline import ScaledModel, estimate_elbo, run_training
+from deepwishart.training import History, ProgressEvent, Protocol
 
 __all__ = ["ToyData", "ToyRun", "ToySettings", "measure", "run_toy", "toy_data", "variety"]
 
@@ -73,22 +73,11 @@ class ToySettings:
         return {**asdict(self), "seeds": list(self.seeds), "protocol": asdict(self.protocol)}
 
 
-@dataclass(frozen=True)
-class ToyData:
+class ToyData(NamedTuple):
     """One-dimensional data: inputs ``x`` and targets ``y``, ``(N,)`` each, in original units."""
 
     x: np.ndarray
     y: np.ndarray
-
-    def inputs(self, x: np.ndarray | None = None) -> Tensor:
-        """The given inputs (the data's own if ``None``) as the models see them, ``(N, 1)``."""
-        values = self.x if x is None else np.asarray(x)
-        return torch.as_tensor((values - self.x.mean()) / self.x.std())[:, None]
-
-    @property
-    def targets(self) -> Tensor:
-        """Targets as the models see them, ``(N,)``, of mean 0 and standard deviation 1."""
-        return torch.as_tensor((self.y - self.y.mean()) / self.y.std())
 
 
 def toy_data(seed: int = 0, num_rows: int = 40) -> ToyData:
@@ -117,7 +106,7 @@ class ToyRun:
         process: ``"dwp"`` or ``"dgp"``.
         seed: of data, model and training.
         data: what it was trained on.
-        model: the trained model.
+        scaled: the trained model, and how it standardises the data.
         history: its training.
         samples: functions and features drawn jointly over the grid.
         mean: predictive mean on the grid, ``(M,)``, in standard deviations of y.
@@ -128,7 +117,7 @@ class ToyRun:
     process: str
     seed: int
     data: ToyData = field(repr=False)
-    model: DeepKernelProcess = field(repr=False)
+    scaled: ScaledModel = field(repr=False)
     history: History = field(repr=False)
     samples: FunctionSamples = field(repr=False)
     mean: np.ndarray = field(repr=False)
@@ -140,19 +129,13 @@ def variety(matrices: Tensor) -> tuple[float, float]:
     r"""How different sampled matrices are from each other, and how large they are:
 
     .. math:: \frac{2}{S(S-1)} \sum_{s < t} \frac{\|G_s - G_t\|_F}{N}, \qquad
-              \Big(\frac1S \sum_s \frac{\|G_s\|_F^2}{N^2}\Big)^{1/2}.
+              \Big(\frac1S \sum_s \frac{\|G_s\|_F^2}{N^2}\Big)^{1/2}
 
-    Args:
-        matrices: ``(S, N, N)``.
+    for matrices ``(S, N, N)``.
 
     >>> variety(torch.tensor([[[1.0]], [[1.0]], [[0.0]]]))[0]
     0.666...
     """
-    if matrices.ndim != 3 or matrices.shape[0] < 2:
-        raise ValueError(
-            "Variety needs two or more matrices, (samples, rows, rows); got "
-            f"{tuple(matrices.shape)}."
-        )
     flat = matrices.flatten(1) / matrices.shape[-1]
     return float(torch.nn.functional.pdist(flat).mean()), float(flat.square().sum(1).mean().sqrt())
 
@@ -194,34 +177,32 @@ def run_one(
 ) -> ToyRun:
     """Train one model and look at its posterior."""
     data = toy_data(seed)
-    X, y = data.inputs(), data.targets
+    x, y = data.x[:, None], data.y[:, None]
     shape: dict[str, Any] = {"depth": settings.depth, "width": settings.width}
-    model = build(process, X, y, num_inducing=settings.num_inducing, seed=seed, **shape)
-    history = train(model, X, y, settings.protocol, seed=seed, progress=progress)
+    scaled = ScaledModel.build(
+        process, x, y, num_inducing=settings.num_inducing, seed=seed, **shape
+    )
+    model, rows = scaled.model, scaled.standardise(x, y)
+    history = run_training(model, *rows, settings.protocol, seed=seed, progress=progress)
     if history.stopped_by == "interrupt":
         raise KeyboardInterrupt
     generator = torch.Generator().manual_seed(seed)
-    bound = estimate_elbo(model, X, y, num_samples=settings.elbo_samples, generator=generator)
-    grid = settings.grid
-    prediction = model.predict(data.inputs(grid), settings.num_samples, generator)
-    samples = model.sample_functions(data.inputs(grid), settings.num_samples, generator)
-    stddev = prediction.stddev.numpy()
+    bound = estimate_elbo(model, *rows, num_samples=settings.elbo_samples, generator=generator)
+    inputs = scaled.tensor(scaled.inputs.forward(settings.grid[:, None]))
+    prediction = model.predict(inputs, settings.num_samples, generator)
+    samples = model.sample_functions(inputs, settings.num_samples, generator)
+    mean, stddev = prediction.mean.numpy(), prediction.stddev.numpy()
+    # Gram matrices of the last hidden layer, and the output layer's correlations given them.
+    features = samples.layers[-1]
+    with torch.no_grad():
+        kernels = model.output.kernel.square(features)
     numbers = {
         "elbo": bound.mean,
         "elbo_se": bound.standard_error,
         "noise": history.noise[-1],
-        **measure(grid, stddev, *_matrices(model, samples)),
+        **measure(settings.grid, stddev, features @ features.mT, kernels / kernels[:, :1, :1]),
     }
-    mean = prediction.mean.numpy()
-    return ToyRun(process, seed, data, model, history, samples, mean, stddev, numbers)
-
-
-@torch.no_grad()
-def _matrices(model: DeepKernelProcess, samples: FunctionSamples) -> tuple[Tensor, Tensor]:
-    """Gram matrices of the last hidden layer, and the output layer's correlations given them."""
-    features = samples.layers[-1]
-    kernel = model.output.kernel.square(features)
-    return features @ features.mT, kernel / kernel[:, :1, :1]
+    return ToyRun(process, seed, data, scaled, history, samples, mean, stddev, numbers)
 
 
 def run_toy(settings: ToySettings, *, watch: Callable[[str], Watch] | None = None) -> list[ToyRun]:

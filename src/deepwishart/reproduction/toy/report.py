@@ -17,6 +17,13 @@ from deepwishart.reproduction.toy.comparison import ToyRun, ToySettings
 __all__ = ["Comparison", "compare", "figures", "markdown", "summary", "write_report"]
 
 NAMES = {"dwp": "deep Wishart process", "dgp": "deep Gaussian process"}
+# What the paper's claims are about, and how the table of seeds calls it.
+CLAIMS = {
+    "stddev_gap": ("Uncertainty in the gap", "deviation in the gap"),
+    "stddev_outside": ("Uncertainty outside the data", "deviation outside"),
+    "gram_distance": ("Variety of Gram matrices", "distance of Gram matrices"),
+    "kernel_distance": ("Variety of the output's correlations", "distance of correlations"),
+}
 INPUT, TARGET = "x (original units)", "y (standard deviations)"
 # Key and what it is, in the order of the table.
 NUMBERS = (
@@ -56,11 +63,7 @@ class Comparison(NamedTuple):
 
 def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
     r"""Means over n seeds with standard errors :math:`s / \sqrt n`; differences are taken seed by
-    seed, which removes what the data of a seed do to both processes.
-
-    Args:
-        runs: one run per seed of each process.
-    """
+    seed, which removes what the data of a seed do to both processes."""
     values = {
         process: {run.seed: run.numbers for run in runs if run.process == process}
         for process in NAMES
@@ -72,14 +75,10 @@ def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
         )
     found = {}
     for key, _ in NUMBERS:
-        pairs = [(values["dwp"][seed][key], values["dgp"][seed][key]) for seed in values["dwp"]]
-        differences = [dwp - dgp for dwp, dgp in pairs]
-        found[key] = Comparison(
-            estimate([dwp for dwp, _ in pairs]),
-            estimate([dgp for _, dgp in pairs]),
-            estimate(differences),
-            sum(difference > 0 for difference in differences),
-        )
+        dwp, dgp = ([values[process][seed][key] for seed in values["dwp"]] for process in NAMES)
+        differences = [a - b for a, b in zip(dwp, dgp, strict=True)]
+        larger = sum(difference > 0 for difference in differences)
+        found[key] = Comparison(estimate(dwp), estimate(dgp), estimate(differences), larger)
     return found
 
 
@@ -148,17 +147,12 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
 def _seed_table(runs: Sequence[ToyRun]) -> list[str]:
     """The numbers of the claims for every seed: the pictures show the first, which stands for
     itself only."""
-    columns = {
-        "stddev_gap": "deviation in the gap",
-        "stddev_outside": "deviation outside",
-        "gram_distance": "distance of Gram matrices",
-        "kernel_distance": "distance of correlations",
-    }
-    lines = [f"| seed | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
+    headings = ["seed", *(column for _, column in CLAIMS.values())]
+    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     numbers = {(run.seed, run.process): run.numbers for run in runs}
     for seed in dict.fromkeys(run.seed for run in runs):
         dwp, dgp = numbers[seed, "dwp"], numbers[seed, "dgp"]
-        cells = [f"{dwp[key]:.3f} / {dgp[key]:.3f}" for key in columns]
+        cells = [f"{dwp[key]:.3f} / {dgp[key]:.3f}" for key in CLAIMS]
         lines.append(f"| {seed} | {' | '.join(cells)} |")
     return lines
 
@@ -176,10 +170,7 @@ def _claims(compared: Mapping[str, Comparison]) -> list[str]:
         "standard errors on. That is a mild test: with five seeds, chance alone passes it in one "
         "comparison of nine.",
         "",
-        f"- Uncertainty in the gap: {_sentence(compared['stddev_gap'])}",
-        f"- Uncertainty outside the data: {_sentence(compared['stddev_outside'])}",
-        f"- Variety of Gram matrices: {_sentence(compared['gram_distance'])}",
-        f"- Variety of the output's correlations: {_sentence(compared['kernel_distance'])}",
+        *(f"- {claim}: {_sentence(compared[key])}" for key, (claim, _) in CLAIMS.items()),
     ]
 
 
@@ -195,30 +186,20 @@ def _sentence(one: Comparison) -> str:
 def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:
     """Pictures of the first seed by name: one of each process, and both side by side."""
     first = {run.process: run for run in runs if run.seed == runs[0].seed}
-    data = (runs[0].data.x, runs[0].data.targets)
+    x, y = runs[0].data
+    data = (x, runs[0].scaled.targets.forward(y[:, None])[:, 0])
     labels: dict[str, Any] = {"data": data, "input_label": INPUT, "target": TARGET}
-    x = settings.grid
+    shown = {p: (run.samples, (run.mean, run.stddev)) for p, run in first.items()}
     found = {
-        process: plots.posterior(
-            x, run.samples, (run.mean, run.stddev), name=NAMES[process], **labels
-        )
-        for process, run in first.items()
+        process: plots.posterior(settings.grid, *posterior, name=NAMES[process], **labels)
+        for process, posterior in shown.items()
     }
-    both = {p.upper(): (run.samples, (run.mean, run.stddev)) for p, run in first.items()}
-    return {**found, "side_by_side": plots.compare_posteriors(both, x, **labels)}
+    both = {process.upper(): posterior for process, posterior in shown.items()}
+    return {**found, "side_by_side": plots.compare_posteriors(both, settings.grid, **labels)}
 
 
 def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> list[Path]:
-    """Write ``toy.json``, ``toy.md`` and the pictures.
-
-    Args:
-        runs: what :func:`deepwishart.reproduction.toy.comparison.run_toy` returned.
-        settings: what it was given.
-        out: directory, made if it does not exist.
-
-    Returns:
-        The files.
-    """
+    """Write ``toy.json``, ``toy.md`` and the pictures; give the files."""
     out.mkdir(parents=True, exist_ok=True)
     texts = {
         "toy.json": json.dumps(summary(runs, settings), indent=1) + "\n",

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-if TYPE_CHECKING:
-    from deepwishart.training import ProgressEvent
+__all__ = ["Broken", "Engine", "Event", "Finished", "Losses", "Lost", "Started", "Stepped"]
 
-__all__ = [
-    "MAX_LOSSES",
-    "Broken",
-    "Engine",
-    "Event",
-    "Finished",
-    "Losses",
-    "Lost",
-    "Started",
-    "Stepped",
-    "now_and_then",
-]
-
-MAX_LOSSES = 3
+_MAX_LOSSES = 3
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(NamedTuple):
     """A run has begun, or begun again."""
 
     spec: RunSpec
     where: str
 
 
-@dataclass(frozen=True)
-class Stepped:
+class Stepped(NamedTuple):
     """Progress of a run in flight: ``step`` of ``total`` steps done in ``seconds``."""
 
     spec: RunSpec
@@ -48,8 +30,7 @@ class Stepped:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(NamedTuple):
     """A run has come to its end, numerical failure included, with a record and a training curve."""
 
     spec: RunSpec
@@ -57,16 +38,14 @@ class Finished:
     curve: dict[str, list[float]]
 
 
-@dataclass(frozen=True)
-class Lost:
+class Lost(NamedTuple):
     """The worker or node of a run died; the run will be tried again."""
 
     spec: RunSpec
     reason: str
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(NamedTuple):
     """A run could not be carried out for reasons outside its mathematics; it has no record."""
 
     spec: RunSpec
@@ -89,21 +68,6 @@ class Engine(Protocol):
         ...
 
 
-def now_and_then(
-    seconds: float, tell: Callable[[ProgressEvent], object]
-) -> Callable[[ProgressEvent], None]:
-    """Pass on progress, at most once in so many seconds."""
-    told = time.monotonic()
-
-    def report(event: ProgressEvent) -> None:
-        nonlocal told
-        if time.monotonic() - told >= seconds:
-            told = time.monotonic()
-            tell(event)
-
-    return report
-
-
 class Losses:
     """Decides whether a lost run is tried again: a run that takes its worker down every time must
     not do so for ever.
@@ -119,6 +83,6 @@ class Losses:
     def event(self, spec: RunSpec, reason: str) -> Lost | Broken:
         """What to report of this loss: ``Lost`` if the run is to be tried again."""
         self._counts[spec] += 1
-        if self._counts[spec] < MAX_LOSSES:
+        if self._counts[spec] < _MAX_LOSSES:
             return Lost(spec, reason)
-        return Broken(spec, f"{reason} ({MAX_LOSSES} times in all)")
+        return Broken(spec, f"{reason} ({_MAX_LOSSES} times in all)")

@@ -8,23 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engines.events import (
-    Broken,
-    Event,
-    Finished,
-    Losses,
-    Lost,
-    Started,
-    Stepped,
-    now_and_then,
-)
+from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Losses, Lost
+from deepwishart.reproduction.sweeps.engines.worker import carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
 __all__ = ["RayEngine"]
 
 _POLL_SECONDS = 0.5
-_REPORT_SECONDS = 1.0
 
 
 class RayEngine:
@@ -105,7 +96,9 @@ class RayEngine:
                     arguments = (spec, self._settings, data[spec.dataset], folder, self._execution)
                     flights[task.remote(*arguments, board)] = spec
                 done, _ = ray.wait(list(flights), num_returns=1, timeout=_POLL_SECONDS)
-                yield from _reports(ray, board, set(flights.values()))
+                news, in_flight = board.get_nowait_batch(board.qsize()), set(flights.values())
+                # Late news of runs that are over are of no use.
+                yield from (event for event in news if event.spec in in_flight)
                 for reference in done:
                     event = _result(ray, reference, flights.pop(reference), losses)
                     if isinstance(event, Lost):
@@ -114,7 +107,7 @@ class RayEngine:
         finally:
             for reference in flights:
                 ray.cancel(reference, force=True)
-            ray.kill(board)
+            board.shutdown(force=True)
             if not self._leave_running:
                 ray.shutdown()
 
@@ -136,54 +129,28 @@ def _carry_out(
     checkpoint_dir: Path,
     execution: Execution,
     board: Any,
-) -> tuple[dict[str, Any], dict[str, list[float]]]:
+) -> Finished:
     """One run, on a node of the cluster."""
-    from deepwishart.reproduction.sweeps.run import run
-
-    ray = _import_ray()
-    node = ray.get_runtime_context().get_node_id()
-    board.post.remote(Started(spec, f"node {node[:8]}"))
-    report = now_and_then(
-        _REPORT_SECONDS,
-        lambda e: board.post.remote(Stepped(spec, e.step + 1, e.total, e.elbo, e.seconds)),
-    )
-    outcome = run(spec, settings, dataset, checkpoint_dir, execution=execution, progress=report)
-    return outcome.record, outcome.curve
-
-
-class _Board:
-    """Where runs in flight pin up their progress."""
-
-    def __init__(self) -> None:
-        self._events: list[Started | Stepped] = []
-
-    def post(self, event: Started | Stepped) -> None:
-        self._events.append(event)
-
-    def take(self) -> list[Started | Stepped]:
-        taken, self._events = self._events, []
-        return taken
+    where = f"node {_import_ray().get_runtime_context().get_node_id()[:8]}"
+    # Not board.put, which waits: Ray takes a run's CPU for another one while it waits.
+    post = board.actor.put_nowait.remote
+    return carry_out(spec, settings, dataset, checkpoint_dir, execution, where, post)
 
 
 def _make_board(ray: Any) -> Any:
-    """A board on this very node: it lives as long as the sweep does."""
+    """Where runs in flight pin up their progress: on this very node, as long as the sweep lives."""
+    from ray.util.queue import Queue
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return ray.remote(_Board).options(num_cpus=0, scheduling_strategy=here).remote()
-
-
-def _reports(ray: Any, board: Any, in_flight: set[RunSpec]) -> list[Event]:
-    """Progress since the last time. Late news of runs that are over are of no use."""
-    events: list[Event] = ray.get(board.take.remote())
-    return [event for event in events if event.spec in in_flight]
+    return Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
 
 
 def _result(ray: Any, reference: Any, spec: RunSpec, losses: Losses) -> Event:
     try:
-        record, curve = ray.get(reference)
+        finished: Finished = ray.get(reference)
     except ray.exceptions.RayTaskError as error:  # raised by the run itself
         return Broken(spec, f"{type(error.cause).__name__}: {error.cause}")
     except ray.exceptions.RayError as error:  # its worker or node is gone
         return losses.event(spec, f"{type(error).__name__} on the cluster")
-    return Finished(spec, record, curve)
+    return finished

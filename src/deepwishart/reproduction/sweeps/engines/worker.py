@@ -1,97 +1,96 @@
-"""A worker of the local engine: ``python -m deepwishart.reproduction.sweeps.engines.worker``.
-
-It reads lines of JSON from standard input, first its orders, then one run after the other, and
-answers with lines of JSON on standard output. When standard input ends, whoever gave the orders is
-gone, and the worker leaves at once: no second sweep ever meets a worker of the first.
-"""
+"""What the engines have done elsewhere: one run, in a process or on a node of its own."""
 
 from __future__ import annotations
 
-import json
+import functools
 import os
-import queue
 import signal
-import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["main"]
+from deepwishart.reproduction.sweeps.engines.events import Broken, Finished, Started, Stepped
+from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 
+if TYPE_CHECKING:
+    from deepwishart.reproduction.datasets import Dataset
+    from deepwishart.training import ProgressEvent
+
+__all__ = ["CarryOut", "carry_out", "work"]
+
+CarryOut = Callable[..., Finished]
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REPORT_SECONDS = 0.5
 
 
-def main() -> None:
-    """Carry out runs until told to stop."""
+def carry_out(
+    spec: RunSpec,
+    settings: Settings,
+    dataset: Dataset,
+    checkpoint_dir: Path,
+    execution: Execution,
+    where: str,
+    post: Callable[[Started | Stepped], object],
+) -> Finished:
+    """A run from beginning to end, which posts where it is and now and then how far."""
+    from deepwishart.reproduction.sweeps.run import run
+
+    posted = time.monotonic()
+
+    def report(event: ProgressEvent) -> None:
+        nonlocal posted
+        if time.monotonic() - posted >= _REPORT_SECONDS:
+            posted = time.monotonic()
+            post(Stepped(spec, event.step + 1, event.total, event.elbo, event.seconds))
+
+    post(Started(spec, where))
+    outcome = run(spec, settings, dataset, checkpoint_dir, execution=execution, progress=report)
+    return Finished(spec, *outcome)
+
+
+def work(
+    orders: Connection,
+    log: Path,
+    number: int,
+    settings: Settings,
+    execution: Execution,
+    carry_out: CarryOut,
+) -> None:
+    """A process of the local engine: receives runs and their checkpoint directories, sends events.
+
+    When the process that gave the orders is gone, it leaves at once: no second sweep ever meets a
+    worker of the first.
+    """
     # Ctrl-C reaches every process of the terminal; what to do about it is the conductor's choice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is not an answer
-    inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(inbox,), daemon=True).start()
-    worker = _Worker(inbox.get(), answers)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    with open(log, "a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(execution.threads)))
+    from deepwishart.reproduction.datasets import load
+
+    read = functools.cache(load)
+    where = f"worker {number}, process {os.getpid()}"
     while True:
-        worker.carry_out(inbox.get())
-
-
-def _listen(inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in sys.stdin:
-        inbox.put(json.loads(line))
-    os._exit(0)
-
-
-class _Worker:
-    def __init__(self, orders: dict[str, Any], answers: TextIO) -> None:
-        from deepwishart.reproduction.sweeps.spec import Execution, Settings
-
-        self._settings = Settings(**orders["settings"])
-        self._execution = Execution(**orders["execution"])
-        self._answers = answers
-        self._datasets: dict[str, Any] = {}
-
-    def carry_out(self, order: dict[str, Any]) -> None:
-        from deepwishart.reproduction import datasets
-        from deepwishart.reproduction.sweeps.engines.events import now_and_then
-        from deepwishart.reproduction.sweeps.run import run
-        from deepwishart.reproduction.sweeps.spec import RunSpec
-        from deepwishart.training import ProgressEvent
-
-        spec = RunSpec.from_dict(order["spec"])
-        self._answer(event="started")
-
-        def tell(event: ProgressEvent) -> None:
-            self._answer(
-                event="stepped",
-                step=event.step + 1,
-                total=event.total,
-                elbo=event.elbo,
-                seconds=event.seconds,
-            )
-
+        spec, folder = orders.recv()
+        end: Any
         try:
-            if spec.dataset not in self._datasets:
-                self._datasets[spec.dataset] = datasets.load(spec.dataset)
-            outcome = run(
-                spec,
-                self._settings,
-                self._datasets[spec.dataset],
-                Path(order["checkpoint_dir"]),
-                execution=self._execution,
-                progress=now_and_then(_REPORT_SECONDS, tell),
-            )
+            dataset = read(spec.dataset)
+            end = carry_out(spec, settings, dataset, folder, execution, where, orders.send)
         except Exception as error:
             traceback.print_exc()
-            self._answer(event="broken", reason=f"{type(error).__name__}: {error}")
-        else:
-            self._answer(event="finished", record=outcome.record, curve=outcome.curve)
-
-    def _answer(self, **message: Any) -> None:
-        try:
-            print(json.dumps(message), file=self._answers, flush=True)
-        except BrokenPipeError:
-            os._exit(0)
+            end = Broken(spec, f"{type(error).__name__}: {error}")
+        orders.send(end)
 
 
-if __name__ == "__main__":
-    main()
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(0)
