@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ __all__ = ["DeepKernelRegressor"]
 _NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 
 
+@dataclass(
+    eq=False, repr=False
+)  # an __init__ that stores its parameters; the rest is scikit-learn's
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Regression with a deep kernel process, :math:`X \to K \to G_1 \to K \to \dots \to f \to y`,
     and a predictive distribution for every row.
@@ -97,59 +101,30 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     (True, (40,), (40,))
     """
 
-    history_: History
-    elbo_: float
-    n_iter_: int
-    n_inducing_: int
-    n_outputs_: int
-    seed_: int
-    _scaled: ScaledModel
-
-    def __init__(
-        self,
-        process: str = "dwp",
-        depth: int = 2,
-        width: int | None = None,
-        n_inducing: int = 100,
-        kernel: str | Kernel = "squared_exponential",
-        output: str = "auto",
-        n_samples: int | None = None,
-        n_predict_samples: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float | None = None,
-        batch_size: int | str | None = "auto",
-        kl_anneal: int | None = None,
-        protocol: str | Protocol = "fast",
-        dtype: str = "float64",
-        device: str | torch.device = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        early_stopping: bool = False,
-        warm_start: bool = False,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: int = 0,
-        jitter: float | None = None,
-    ) -> None:
-        self.process = process
-        self.depth = depth
-        self.width = width
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.output = output
-        self.n_samples = n_samples
-        self.n_predict_samples = n_predict_samples
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.kl_anneal = kl_anneal
-        self.protocol = protocol
-        self.dtype = dtype
-        self.device = device
-        self.random_state = random_state
-        self.early_stopping = early_stopping
-        self.warm_start = warm_start
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
-        self.jitter = jitter
+    process: str = "dwp"
+    depth: int = 2
+    width: int | None = None
+    n_inducing: int = 100
+    kernel: str | Kernel = "squared_exponential"
+    output: str = "auto"
+    n_samples: int | None = None
+    n_predict_samples: int = 100
+    max_iter: int | None = None
+    learning_rate: float | None = None
+    batch_size: int | str | None = "auto"
+    kl_anneal: int | None = None
+    protocol: str | Protocol = "fast"
+    dtype: str = "float64"
+    device: str | torch.device = "auto"
+    random_state: int | np.random.RandomState | None = None
+    early_stopping: bool = False
+    warm_start: bool = False
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: int = 0
+    jitter: float | None = None
+    history_: History = field(init=False)
+    seed_: int = field(init=False)
+    _scaled: ScaledModel = field(init=False)
 
     @property
     def model_(self) -> DeepKernelProcess:
