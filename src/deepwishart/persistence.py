@@ -73,14 +73,25 @@ def write_model(
     target = Path(path).resolve()
     _check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _restore(target)
+    previous = _previous(target)
+    if previous.exists() and not target.exists():  # a crash between the two renames below
+        os.rename(previous, target)
+    shutil.rmtree(previous, ignore_errors=True)
     staging = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     staging.mkdir()
     try:
         _write_files(staging, tensors, config, history or {})
-        _swap_in(staging, target)
+        # A directory cannot be replaced in a single rename.
+        if target.exists():
+            os.rename(target, previous)
+        os.rename(staging, target)
+    except BaseException:
+        if previous.exists():
+            os.rename(previous, target)
+        raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    shutil.rmtree(previous, ignore_errors=True)
     sync_directory(target.parent)
     return target
 
@@ -237,31 +248,6 @@ def _check_target(target: Path) -> None:
 
 def _previous(target: Path) -> Path:
     return target.with_name(f".{target.name}.previous")
-
-
-def _restore(target: Path) -> None:
-    """Undo a crash in the middle of an earlier :func:`_swap_in`."""
-    previous = _previous(target)
-    if previous.exists():
-        if target.exists():
-            shutil.rmtree(previous)
-        else:
-            os.rename(previous, target)
-
-
-def _swap_in(staging: Path, target: Path) -> None:
-    """Put ``staging`` where ``target`` is; a directory cannot be replaced in a single rename."""
-    if not target.exists():
-        os.rename(staging, target)
-        return
-    previous = _previous(target)
-    os.rename(target, previous)
-    try:
-        os.rename(staging, target)
-    except BaseException:
-        os.rename(previous, target)
-        raise
-    shutil.rmtree(previous, ignore_errors=True)
 
 
 def _versions() -> dict[str, str]:

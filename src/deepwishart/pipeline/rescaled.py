@@ -44,11 +44,6 @@ class RescaledPredictive:
     def __len__(self) -> int:
         return len(self.standardised)
 
-    @property
-    def num_samples(self) -> int:
-        """Number of components of the mixture."""
-        return self.standardised.num_samples
-
     def components(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
         for mean, std in self.standardised.components():
@@ -63,11 +58,6 @@ class RescaledPredictive:
     def stddev(self) -> np.ndarray:
         """Predictive standard deviation, observation noise included."""
         return self.mean_and_stddev()[1]
-
-    @property
-    def variance(self) -> np.ndarray:
-        """Predictive variance."""
-        return np.square(self.stddev)
 
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components."""
@@ -85,9 +75,8 @@ class RescaledPredictive:
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of each row's targets in original units, ``(N,)``."""
-        return (
-            _numpy(self.standardised.log_prob(self.standardise(y))) - self.scaling.log_scale.sum()
-        )
+        density = _numpy(self.standardised.log_prob(self.standardise(y)))
+        return density - self.scaling.log_scale.sum()
 
     def cdf(self, y: Any) -> np.ndarray:
         """Marginal distribution function of each column at ``y``."""

@@ -46,20 +46,11 @@ class ScaledModel:
         device: torch.device | str = "cpu",
         **options: Any,
     ) -> ScaledModel:
-        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units.
-
-        Args:
-            process: name of the process.
-            X: training inputs.
-            y: training targets.
-            device: where to put the model.
-            options: for :func:`deepwishart.build`.
-        """
+        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units; ``options`` are
+        those of :func:`deepwishart.build`."""
         inputs, targets = Standardiser.fit(X), Standardiser.fit(y)
-        data = [
-            torch.as_tensor(scaling.forward(values), device=device)
-            for scaling, values in ((inputs, X), (targets, y))
-        ]
+        standard = inputs.forward(X), targets.forward(y)
+        data = (torch.as_tensor(values, device=device) for values in standard)
         return cls(build(process, *data, **options), inputs, targets)
 
     def standardise(self, X: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -71,33 +62,20 @@ class ScaledModel:
         return torch.as_tensor(values, dtype=self.model.dtype, device=self.model.device)
 
     def predict(
-        self,
-        X: np.ndarray,
-        num_samples: int = 100,
-        seed: int = 0,
-        *,
-        squeeze: bool = False,
+        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, *, squeeze: bool = False
     ) -> RescaledPredictive:
         """The predictive distribution at inputs and for targets in the units of the data.
 
-        Args:
-            X: inputs ``(N, num_features)``.
-            num_samples: posterior samples.
-            seed: of the samples.
-            squeeze: drop the column dimension of a single target.
+        Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`.
+        ``squeeze`` drops the column dimension of a single target.
         """
         inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
-        return RescaledPredictive(
-            self.posterior(num_samples, seed).predict(inputs), self.targets, squeeze
-        )
-
-    def posterior(self, num_samples: int, seed: int) -> Posterior:
-        """Posterior samples of the model, drawn once and kept until :meth:`forget`."""
         if (num_samples, seed) not in self._drawn:
             self.forget()
             generator = torch.Generator(self.model.device).manual_seed(seed)
             self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
-        return self._drawn[num_samples, seed]
+        prediction = self._drawn[num_samples, seed].predict(inputs)
+        return RescaledPredictive(prediction, self.targets, squeeze)
 
     def forget(self) -> None:
         """Let go of posterior samples; to be called when the model has changed."""
