@@ -30,7 +30,7 @@ from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.estimators.record import from_record, to_record
 from deepwishart.estimators.schema import require
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.tables import TableEncoder
+from deepwishart.tables import Column, TableEncoder
 
 __all__ = ["ModelDirectory", "SavedModel"]
 
@@ -196,7 +196,9 @@ def _without_table(regressor: DeepKernelRegressor) -> SavedModel:
         )
     count = regressor.n_outputs_
     targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
-    return SavedModel(regressor, TableEncoder.of_numbers(names), targets, {})
+    return SavedModel(
+        regressor, TableEncoder(tuple(Column(name, "number") for name in names)), targets, {}
+    )
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:

@@ -33,6 +33,8 @@ _NAMES = {
     "output": ("auto", *OUTPUTS),
     "kernel": kernels.names(),
 }
+# Finiteness has a better message here; one memory layout makes results independent of it.
+NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
 _LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
 _MOST = 2**31 - 1
@@ -94,25 +96,13 @@ def check_numeric(table: Any, what: str = "X") -> None:
             _check_value(value, label)
 
 
-def check_targets(y: Any, estimator: str) -> np.ndarray:
+def check_targets(y: Any) -> np.ndarray:
     """Targets as finite numbers, ``(N,)`` or ``(N, D)``."""
     if y is None:
-        raise ValueError(
-            f"{estimator} requires y to be passed, but the target y is None: call fit(X, y)."
-        )
+        raise ValueError("A fit requires y to be passed, but the target y is None: call fit(X, y).")
     check_numeric(y, "y")
-    values = check_array(
-        y,
-        dtype=np.float64,
-        order="C",
-        ensure_2d=False,
-        ensure_all_finite=False,
-        allow_nd=True,
-        ensure_min_samples=0,
-        ensure_min_features=0,
-        input_name="y",
-        estimator=estimator,
-    )
+    shapes = {"ensure_2d": False, "allow_nd": True, "ensure_min_features": 0, "input_name": "y"}
+    values = check_array(y, **NUMBERS, **shapes)
     if values.ndim not in (1, 2) or 0 in values.shape[1:]:
         raise ValueError(
             f"y must have shape (rows,) or (rows, columns) with at least one column, got "

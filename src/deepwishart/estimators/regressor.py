@@ -36,9 +36,6 @@ from deepwishart.training import History, Protocol, make_progress
 
 __all__ = ["DeepKernelRegressor"]
 
-# Finiteness has a better message here; one memory layout makes results independent of it.
-_NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
-
 
 @dataclass(
     eq=False, repr=False
@@ -174,7 +171,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        options = self._model_options(len(inputs))
+        rows, size, output = len(inputs), self.batch_size, self.output
+        if output == "auto" and not isinstance(size, str) and (size or rows) < rows:
+            output = "inducing"
+        options = model_options(self.protocol, rows, output)
         structure = {name: getattr(self, name) for name in STRUCTURE}
         self._fitted_structure = {**structure, "output": options.pop("output")}
         scaled = record.build_model(
@@ -188,13 +188,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 file=sys.stderr,
             )
         return scaled
-
-    def _model_options(self, num_rows: int) -> dict[str, Any]:
-        """What the protocol and the number of rows decide about the model."""
-        output, size = self.output, self.batch_size
-        if output == "auto" and not isinstance(size, str) and (size or num_rows) < num_rows:
-            output = "inducing"
-        return model_options(self.protocol, num_rows, output)
 
     def _train(
         self, model: DeepKernelProcess, data: tuple[Tensor, Tensor], history: History
@@ -242,7 +235,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
         check_is_fitted(self, "model_")
         checks.check_numeric(X)
-        inputs = validate_data(self, X, **_NUMBERS, reset=False)
+        inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
         samples = int(self.n_predict_samples)
@@ -293,7 +286,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density of each row's targets, in units of ``y``, ``(N,)``."""
         distribution = self.predict_distribution(X)
-        return distribution.log_prob(checks.check_targets(y, type(self).__name__))
+        return distribution.log_prob(checks.check_targets(y))
 
     # ---- disk -------------------------------------------------------------------------------
 
@@ -317,9 +310,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # ---- data -------------------------------------------------------------------------------
 
     def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        targets = checks.check_targets(y, type(self).__name__)
+        targets = checks.check_targets(y)
         checks.check_numeric(X)
-        inputs = validate_data(self, X, **_NUMBERS, ensure_min_samples=2, reset=reset)
+        inputs = validate_data(self, X, **checks.NUMBERS, ensure_min_samples=2, reset=reset)
         checks.check_finite(inputs, checks.column_names(X))
         check_consistent_length(inputs, targets)
         return inputs, targets

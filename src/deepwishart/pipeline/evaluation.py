@@ -13,7 +13,7 @@ from torch import Tensor
 from deepwishart import metrics
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
-from deepwishart.pipeline.rescaled import RescaledPredictive
+from deepwishart.pipeline.scaled_model import RescaledPredictive
 
 __all__ = ["Bound", "estimate_elbo", "score", "score_constant"]
 

@@ -169,7 +169,7 @@ def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
                 "to be a number for regression."
             )
     targets = read_values(table, dict.fromkeys(names, "number"))
-    refuse_missing(targets, names, "Drop the rows without a target.", what="The target")
+    refuse_missing(targets, names)
     for name, column in targets.to_dict().items():
         if (largest := float(np.abs(column.to_numpy()).max())) > _LARGEST:
             raise TableError(
@@ -196,19 +196,15 @@ def require_columns(table: pl.DataFrame, names: Iterable[str]) -> None:
         )
 
 
-def refuse_missing(
-    values: pl.DataFrame,
-    names: Collection[str],
-    advice: str,
-    first_row: int = 1,
-    what: str = "Column",
-) -> None:
-    """Raise :class:`~deepwishart.tables.TableError` for a value that is missing in these columns."""
+def refuse_missing(values: pl.DataFrame, names: Collection[str], first_row: int = 1) -> None:
+    """Raise :class:`~deepwishart.tables.TableError` if a value of these columns is missing."""
     for name, count in zip(values.columns, values.null_count().row(0), strict=True):
         if count and name in names:
             row = first_row + values[name].to_list().index(None)
             raise TableError(
-                f"{what} {quoted(name)} has {count} missing values, the first in row {row}. {advice}"
+                f"Column {quoted(name)} has {count} missing values, the first in row {row}. Fill "
+                "them in, or leave those rows out. An input may be left out with --drop, or filled "
+                "in by a model that is fitted with --impute median."
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,38 +79,25 @@ class TableEncoder:
         text = as_text(table)
         kinds = _find_kinds(table, text, set(categorical))
         if impute is None:
-            refuse_missing(
-                text,
-                text.columns,
-                "Fill them in, leave the column out with --drop, or have them filled in with "
-                "--impute median.",
-            )
+            refuse_missing(text, text.columns)
         values = read_values(table, kinds)
         rows = range(len(table)) if fill_from is None else fill_from
         columns = []
         for name, kind in kinds.items():
-            categories: tuple[str, ...] = ()
-            if kind == "category":
-                categories = tuple(sorted(set(values[name].to_list()) - {None}))
-                _check_number(categories, len(table), name, name in categorical)
-            fill = None
-            if impute is not None:
-                every = values[name].to_list()
-                fill = _fill([every[row] for row in rows], kind, categories)
+            every = values[name].to_list()
+            categories = tuple(sorted(set(every) - {None})) if kind == "category" else ()
+            if name not in categorical:
+                _check_number(categories, len(table), name)
+            fill = _fill([every[row] for row in rows], kind, categories) if impute else None
             columns.append(Column(name, kind, categories, fill))
         encoder = cls(tuple(columns))
-        twice = [name for name, count in Counter(encoder.feature_names).items() if count > 1]
-        if twice:
-            raise TableError(
-                f"Column {quoted(twice[0])} has the name that a category of another column gets; "
-                "rename it."
-            )
+        for name, count in Counter(encoder.feature_names).items():
+            if count > 1:
+                raise TableError(
+                    f"Column {quoted(name)} has the name that a category of another column gets; "
+                    "rename it."
+                )
         return encoder
-
-    @classmethod
-    def of_numbers(cls, names: Iterable[str]) -> TableEncoder:
-        """The encoder of a table that has numbers in every column."""
-        return cls(tuple(Column(name, "number") for name in names))
 
     @property
     def feature_names(self) -> list[str]:
@@ -118,22 +105,11 @@ class TableEncoder:
         return [name for column in self.columns for name in column.feature_names]
 
     def encode(self, table: pl.DataFrame, first_row: int = 1) -> pl.DataFrame:
-        """The columns of numbers, in double precision.
-
-        Args:
-            table: with at least the columns of the training table.
-            first_row: number of the table's first row, for messages.
-        """
+        """The columns of numbers, in double precision; messages count rows from ``first_row``."""
         require_columns(table, [column.name for column in self.columns])
         kinds = {column.name: column.kind for column in self.columns}
         values = read_values(table, kinds, first_row)
-        refuse_missing(
-            values,
-            {column.name for column in self.columns if column.fill is None},
-            "Fill them in or drop the rows; a model fitted with --impute median fills such values "
-            "in by itself.",
-            first_row,
-        )
+        refuse_missing(values, {each.name for each in self.columns if each.fill is None}, first_row)
         parts = []
         for index, column in enumerate(self.columns):
             part = pl.nth(index) if column.fill is None else pl.nth(index).fill_null(column.fill)
@@ -192,10 +168,9 @@ def _find_kinds(
     return kinds
 
 
-def _check_number(categories: Collection[str], num_rows: int, name: str, asked_for: bool) -> None:
+def _check_number(categories: Collection[str], num_rows: int, name: str) -> None:
     """Names and identifiers are no categories: almost every row has its own."""
-    limit = min(MAX_CATEGORIES, max(10, num_rows // 2))
-    if len(categories) > limit and not asked_for:
+    if len(categories) > min(MAX_CATEGORIES, max(10, num_rows // 2)):
         shown = quoted(name)
         raise TableError(
             f"Column {shown} holds text with {len(categories)} different values in {num_rows} "
