@@ -21,15 +21,6 @@ __all__ = ["demo", "page"]
 
 NAMES = {"dwp": "deep Wishart process", "dgp": "deep Gaussian process"}
 TARGET = "disease progression (score after one year)"
-# Key, name and format of each score in the table of results.
-SCORES = (
-    ("elbo", "ELBO per row", ".3f"),
-    ("log_likelihood", "test log likelihood", ".3f"),
-    ("rmse", "RMSE", ".2f"),
-    ("crps", "CRPS", ".2f"),
-    ("coverage90", "inside the 90% interval", ".1%"),
-    ("seconds", "seconds of training", ".1f"),
-)
 GRAM_ROWS = 100
 _STYLE = """
   body { font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff;
@@ -103,14 +94,16 @@ def _scores(
     models: Mapping[str, DeepKernelRegressor], predictions: Mapping[str, Any], y: np.ndarray
 ) -> list[list[str]]:
     """Name and values of each score, as texts."""
+    from deepwishart.cli.scores import ROWS
     from deepwishart.pipeline import score
 
+    shown = ("elbo", "ELBO per row", ".3f"), *ROWS, ("seconds", "seconds of training", ".1f")
     found = [
         {"elbo": model.elbo_, "seconds": model.history_.seconds[-1]}
         | score(predictions[name], y)[0]
         for name, model in models.items()
     ]
-    return [[name, *(format(each[key], form) for each in found)] for key, name, form in SCORES]
+    return [[name, *(format(each[key], form) for each in found)] for key, name, form in shown]
 
 
 def _pictures(
