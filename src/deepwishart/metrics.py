@@ -135,7 +135,7 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
         )
         return _mean_absolute(target - mean, std).mean(0) - 0.5 * spread
 
-    return _result(_map(score, prediction, y).reshape(np.shape(_as_numpy(y))), per_row)
+    return _result(_map(score, prediction, y).reshape(tuple(_tensor(y).shape)), per_row)
 
 
 def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> float:
@@ -250,10 +250,6 @@ def _check_levels(levels: Any, name: str) -> np.ndarray:
     if values.ndim != 1 or not bool(((values > 0) & (values < 1)).all()):
         raise ValueError(f"{name} must lie strictly between 0 and 1, got {levels}.")
     return values
-
-
-def _as_numpy(values: Any) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
 def _tensor(values: Any) -> Tensor:

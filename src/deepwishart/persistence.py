@@ -13,7 +13,6 @@ damage and careless edits; they are no signature, and do not tell who wrote a mo
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
@@ -29,6 +28,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from deepwishart import __version__
 from deepwishart._support.files import sync_directory, write_atomically
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "read_model", "write_model"]
@@ -37,6 +37,7 @@ FORMAT = "deepwishart-model"
 FORMAT_VERSION = 1
 _CONFIG, _TENSORS, _HISTORY = "config.json", "model.safetensors", "history.json"
 _FILES = {_CONFIG, _TENSORS, _HISTORY}
+_LIBRARIES = ("torch", "numpy", "scikit-learn", "safetensors")
 _LARGEST_JSON = 2**28  # bytes; the history of a million steps has half of that
 
 
@@ -73,14 +74,25 @@ def write_model(
     target = Path(path).resolve()
     _check_target(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _restore(target)
+    previous = _previous(target)
+    if previous.exists() and not target.exists():  # a crash between the two renames below
+        os.rename(previous, target)
+    shutil.rmtree(previous, ignore_errors=True)
     staging = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     staging.mkdir()
     try:
         _write_files(staging, tensors, config, history or {})
-        _swap_in(staging, target)
+        # A directory cannot be replaced in a single rename.
+        if target.exists():
+            os.rename(target, previous)
+        os.rename(staging, target)
+    except BaseException:
+        if previous.exists():
+            os.rename(previous, target)
+        raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    shutil.rmtree(previous, ignore_errors=True)
     sync_directory(target.parent)
     return target
 
@@ -104,7 +116,7 @@ def read_model(
     if not where.exists() and _previous(where).exists():
         where = _previous(where)  # a crash between the two renames of write_model
     document = _read_config(where)
-    contents = {name: _read_checked(where / name, document) for name in (_TENSORS, _HISTORY)}
+    contents = {name: _read(where / name, document["files"]) for name in (_TENSORS, _HISTORY)}
     try:
         tensors = safetensors.torch.load(contents[_TENSORS])
     except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
@@ -129,7 +141,11 @@ def _write_files(
     document: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "versions": _versions(),
+        "versions": {
+            "deepwishart": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in _LIBRARIES},
+        },
         "content": config,
         "files": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     }
@@ -182,14 +198,6 @@ def _read_config(where: Path) -> dict[str, Any]:
     return document
 
 
-def _read(file: Path) -> bytes:
-    if file.suffix == ".json" and file.stat().st_size > _LARGEST_JSON:
-        raise ModelFileError(
-            f"{file} is damaged: it has more than {_LARGEST_JSON >> 20} MB, which no model needs."
-        )
-    return file.read_bytes()
-
-
 def _parse(file: Path, data: bytes) -> dict[str, Any]:
     """The JSON object in a file, all its numbers finite."""
     try:
@@ -210,11 +218,16 @@ def _finite(text: str) -> float:
     return float(text)
 
 
-def _read_checked(file: Path, config: dict[str, Any]) -> bytes:
+def _read(file: Path, files: dict[str, Any] | None = None) -> bytes:
+    """The content of a file, which has the checksum that ``files`` says."""
     if not file.is_file():
         raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
-    data = _read(file)
-    if hashlib.sha256(data).hexdigest() != config["files"].get(file.name):
+    if file.suffix == ".json" and file.stat().st_size > _LARGEST_JSON:
+        raise ModelFileError(
+            f"{file} is damaged: it has more than {_LARGEST_JSON >> 20} MB, which no model needs."
+        )
+    data = file.read_bytes()
+    if files is not None and hashlib.sha256(data).hexdigest() != files.get(file.name):
         raise ModelFileError(
             f"{file} is truncated, damaged or changed: its checksum does not match the one in "
             f"{_CONFIG}. Restore the model from a copy, or train again."
@@ -237,38 +250,3 @@ def _check_target(target: Path) -> None:
 
 def _previous(target: Path) -> Path:
     return target.with_name(f".{target.name}.previous")
-
-
-def _restore(target: Path) -> None:
-    """Undo a crash in the middle of an earlier :func:`_swap_in`."""
-    previous = _previous(target)
-    if previous.exists():
-        if target.exists():
-            shutil.rmtree(previous)
-        else:
-            os.rename(previous, target)
-
-
-def _swap_in(staging: Path, target: Path) -> None:
-    """Put ``staging`` where ``target`` is; a directory cannot be replaced in a single rename."""
-    if not target.exists():
-        os.rename(staging, target)
-        return
-    previous = _previous(target)
-    os.rename(target, previous)
-    try:
-        os.rename(staging, target)
-    except BaseException:
-        os.rename(previous, target)
-        raise
-    shutil.rmtree(previous, ignore_errors=True)
-
-
-def _versions() -> dict[str, str]:
-    from deepwishart import __version__
-
-    found = {"deepwishart": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "scikit-learn", "safetensors"):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found

@@ -99,7 +99,7 @@ def test_help_names_every_kernel():
 
 def test_unexpected_errors_keep_their_traceback(monkeypatch, model):
     """A bug is not to be mistaken for bad input."""
-    monkeypatch.setattr("deepwishart.cli.describing.describe", lambda _: 1 / 0)
+    monkeypatch.setattr("deepwishart.cli.directory.ModelDirectory.load", lambda _: 1 / 0)
     assert isinstance(run("info", model).exception, ZeroDivisionError)
 
 

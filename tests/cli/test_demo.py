@@ -3,7 +3,7 @@
 import base64
 import re
 
-from deepwishart.cli.page import Page
+from deepwishart.cli.demo import page
 
 from .conftest import refused, run
 
@@ -25,11 +25,9 @@ def test_quick_demo_writes_one_page_that_needs_nothing_else(tmp_path):
 
 
 def test_page_escapes_text():
-    page = Page("a < b")
-    page.text("<script>")
-    page.table(["<"], [["&"]])
-    assert "<script>" not in page.html()
-    assert "<td>&amp;</td>" in page.html()
+    text = page("<script>", ["<"], [["&"]], [])
+    assert "<script>" not in text
+    assert "<td>&amp;</td>" in text
 
 
 def test_out_that_is_a_file(tmp_path):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from deepwishart.cli.describing import PROCESS_NAMES
 from deepwishart.cli.directory import ModelDirectory
+from deepwishart.cli.info import PROCESS_NAMES
 from deepwishart.models import PROCESSES
 
 from .conftest import TINY, refused, run

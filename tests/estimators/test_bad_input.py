@@ -285,14 +285,14 @@ def test_inputs_far_from_the_training_data(data, fitted):
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True, None])
-@pytest.mark.parametrize("name", ["depth", "n_inducing", "n_samples", "n_predict_samples"])
+@pytest.mark.parametrize("name", ["depth", "n_inducing", "n_predict_samples"])
 def test_counts(name, value, make, data):
     with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got {value!r}"):
         make(**{name: value}).fit(*data)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2"])
-@pytest.mark.parametrize("name", ["width", "max_iter"])
+@pytest.mark.parametrize("name", ["width", "n_samples", "max_iter"])
 def test_optional_counts(name, value, make, data):
     with pytest.raises(ValueError, match=f"{name} must be None or an integer of at least 1"):
         make(**{name: value}).fit(*data)

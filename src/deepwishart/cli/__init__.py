@@ -1,7 +1,7 @@
 """The command line, ``deepwishart``.
 
-One file per command holds its options and nothing that is slow to import; the work is in modules
-that a command imports when it runs. Exit codes are described in :mod:`deepwishart.cli.errors`.
+One file per command; what is slow to import, a command imports when it runs. Exit codes are
+described in :mod:`deepwishart.cli.errors`.
 """
 
 from __future__ import annotations

@@ -30,26 +30,19 @@ from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.estimators.record import from_record, to_record
 from deepwishart.estimators.schema import require
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.tables import TableEncoder
+from deepwishart.tables import Column, TableEncoder
 
 __all__ = ["ModelDirectory", "SavedModel"]
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model with what is needed to read tables for it.
-
-    Args:
-        regressor: the fitted model.
-        encoder: how tables become inputs.
-        targets: names of the target columns.
-        fit: how it was fitted, and the hold-out report; plain data.
-    """
+    """A model with what is needed to read tables for it."""
 
     regressor: DeepKernelRegressor
     encoder: TableEncoder
     targets: list[str]
-    fit: dict[str, Any]
+    fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
 
 
 class ModelDirectory:
@@ -58,7 +51,6 @@ class ModelDirectory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.regressor = self.path / "regressor"
-        self.previous = self.path / "previous"
         self.checkpoints = self.path / "checkpoints"
         self.run_file = self.path / "run.json"
         self.settings: dict[str, Any] = {}
@@ -75,23 +67,11 @@ class ModelDirectory:
             yield
 
     def begin(
-        self,
-        settings: dict[str, Any],
-        options: Mapping[str, str],
-        *,
-        resume: bool,
-        force: bool,
+        self, settings: dict[str, Any], options: Mapping[str, str], resume: bool, force: bool
     ) -> bool:
-        """Claim the directory for a run, or refuse.
+        """Claim the directory for a run, or refuse; ``False`` if the run has already finished.
 
-        Args:
-            settings: everything that decides how the run goes; plain data.
-            options: what each of them is called on the command line.
-            resume: continue an unfinished run that had the same settings.
-            force: start anew, whatever run or model is there; the model stays until it is replaced.
-
-        Returns:
-            ``False`` if the run has already finished, and there is nothing left to do.
+        With ``force`` a run starts anew, but the model that is there stays until it is replaced.
         """
         run = self._read_run()
         self.settings, self.run = settings, secrets.token_hex(8)
@@ -118,15 +98,16 @@ class ModelDirectory:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def save(self, model: SavedModel, *, interrupted: bool) -> bool:
-        """Put a model in place; the one that was there is kept in ``previous/``.
-
-        Returns:
-            ``False`` if the model there stays: an interrupted run replaces none but its own.
-        """
+        """Put a model in place, and keep the one that was there in ``previous/``; ``False`` if the
+        model there stays, since an interrupted run replaces none but its own."""
         if self.regressor.exists():
             if interrupted and self._saved_by() != self.run:
                 return False
-            self._keep_previous()
+            copy, previous = self.path / f".previous{PARTIAL}", self.path / "previous"
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(self.regressor, copy)
+            shutil.rmtree(previous, ignore_errors=True)
+            os.rename(copy, previous)
         tensors, config, history = to_record(model.regressor)
         table = {"encoder": model.encoder.to_dict(), "targets": model.targets, "fit": model.fit}
         write_model(self.regressor, tensors, {**config, "table": table}, history)
@@ -138,13 +119,6 @@ class ModelDirectory:
             return self.load().fit.get("run")
         except (ModelFileError, CommandError):
             return None
-
-    def _keep_previous(self) -> None:
-        copy = self.path / f".previous{PARTIAL}"
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(self.regressor, copy)
-        shutil.rmtree(self.previous, ignore_errors=True)
-        os.rename(copy, self.previous)
 
     def _read_run(self) -> dict[str, Any] | None:
         """What ``run.json`` says, or ``None`` if the directory is new."""
@@ -222,7 +196,9 @@ def _without_table(regressor: DeepKernelRegressor) -> SavedModel:
         )
     count = regressor.n_outputs_
     targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
-    return SavedModel(regressor, TableEncoder.of_numbers(names), targets, {})
+    return SavedModel(
+        regressor, TableEncoder(tuple(Column(name, "number") for name in names)), targets, {}
+    )
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:

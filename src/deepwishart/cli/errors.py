@@ -10,40 +10,22 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from typer.core import TyperGroup
 
 from deepwishart._support.choices import unknown
 
-__all__ = [
-    "BAD_INPUT",
-    "FAILURE",
-    "INTERRUPTED",
-    "CommandError",
-    "FriendlyGroup",
-    "check_choice",
-    "note",
-    "plain_warnings",
-    "printable",
-]
-
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 class CommandError(Exception):
-    """Ends a command with a message and an exit code.
-
-    Args:
-        message: for the person at the terminal.
-        exit_code: see the module's description.
-    """
+    """Ends a command with a message and an exit code, see the module's description."""
 
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
         super().__init__(message)
@@ -68,36 +50,27 @@ class FriendlyGroup(TyperGroup):
 
     def main(
         self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
+        args: Any = None,
+        prog_name: Any = None,
+        complete_var: Any = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
+        *more: Any,
         **extra: Any,
     ) -> Any:
-        usual = functools.partial(
-            super().main, args, prog_name, complete_var, windows_expand_args=windows_expand_args
-        )
         if not standalone_mode or os.environ.get("DEEPWISHART_TRACEBACK"):
-            return usual(standalone_mode=standalone_mode, **extra)
+            return super().main(args, prog_name, complete_var, standalone_mode, *more, **extra)
+        message, code = "interrupted", INTERRUPTED
         try:
-            result = usual(standalone_mode=False, **extra)
-        except CommandError as error:
-            _leave(str(error), error.exit_code)
-        except (ValueError, OSError) as error:
-            _leave(str(error), BAD_INPUT)
+            result = super().main(args, prog_name, complete_var, False, *more, **extra)
+            if result != INTERRUPTED:
+                sys.exit(result if isinstance(result, int) else 0)
         except Exception as error:
-            if (message := _known_failure(error)) is not None:
-                _leave(message, BAD_INPUT)
-            # The parser's own errors; their class belongs to whichever click typer brings along.
-            if not hasattr(error, "format_message"):
+            message = _explain(error)
+            code = error.exit_code if isinstance(error, CommandError) else BAD_INPUT
+            if not message:
                 raise
-            context = getattr(error, "ctx", None)
-            path = context.command_path if context is not None else "deepwishart"
-            _leave(f"{error.format_message()} See '{path} --help'.", BAD_INPUT)
-        if result == INTERRUPTED:
-            _leave("interrupted", INTERRUPTED)
-        sys.exit(result if isinstance(result, int) else 0)
+        note(message)
+        sys.exit(code)
 
 
 def printable(text: str, most: int = 2000) -> str:
@@ -118,11 +91,7 @@ def note(message: str) -> None:
 
 @contextmanager
 def plain_warnings(ignore: str = r"(?!)") -> Iterator[None]:
-    """Warnings as one line each, without the place in the code they come from.
-
-    Args:
-        ignore: regular expression for the start of messages to keep silent about.
-    """
+    """Warnings as one line each, without their place in the code, unless they match ``ignore``."""
 
     def show(message: Warning | str, *where: Any, **also: Any) -> None:
         note(f"warning: {message}")
@@ -135,16 +104,18 @@ def plain_warnings(ignore: str = r"(?!)") -> Iterator[None]:
         yield
 
 
-def _leave(message: str, exit_code: int) -> NoReturn:
-    note(message)
-    sys.exit(exit_code)
-
-
-def _known_failure(error: Exception) -> str | None:
-    """What to say of numerical failures and of too little memory; ``None`` for anything else."""
+def _explain(error: Exception) -> str:
+    """What to say of an error that is no bug; nothing of one that is."""
+    if isinstance(error, CommandError | ValueError | OSError):
+        return str(error)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"There is not enough memory: {error}"
     linalg = sys.modules.get("deepwishart.linalg")  # torch is not to be imported for this
     if linalg is not None and isinstance(error, linalg.CholeskyError):
         return f"The model cannot be evaluated: {error}"
-    return None
+    # The parser's own errors; their class belongs to whichever click typer brings along.
+    if not hasattr(error, "format_message"):
+        return ""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "deepwishart"
+    return f"{error.format_message()} See '{path} --help'."

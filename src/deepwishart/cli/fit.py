@@ -6,6 +6,7 @@ regressor's parameters, and reach it as they are.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,20 +28,13 @@ PROCESSES = (
 fit_command = taking_lists({"--categorical": is_word, "--drop": is_word})
 
 
-def _data(help: str, *names: str, **limits: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Data", **limits)
+def _option(panel: str, help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **limits)
 
 
-def _model(help: str, *names: str, **limits: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Model", **limits)
-
-
-def _training(help: str, *names: str, **limits: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Training", **limits)
-
-
-def _run(help: str, *names: str) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Run")
+_data, _model, _training, _run = (
+    functools.partial(_option, panel) for panel in ("Data", "Model", "Training", "Run")
+)
 
 
 def fit(

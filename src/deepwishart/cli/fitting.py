@@ -6,7 +6,7 @@ import datetime
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -26,16 +26,7 @@ __all__ = ["run_fit"]
 
 # Settings about the table; the others are parameters of the regressor.
 _OF_THE_TABLE = ("target", "categorical", "drop", "impute", "holdout")
-
-
-class Prepared(NamedTuple):
-    """A training table, read, divided and encoded; rows held out may be none."""
-
-    encoder: TableEncoder
-    X: pl.DataFrame
-    y: np.ndarray
-    X_test: pl.DataFrame
-    y_test: np.ndarray
+Rows = tuple[pl.DataFrame, np.ndarray]
 
 
 def run_fit(
@@ -50,37 +41,34 @@ def run_fit(
 ) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
 
-    Args:
-        data: the table.
-        out: the model's directory.
-        settings: everything that decides which model comes out, by name.
-        options: what each setting is called on the command line.
-        resume, force, quiet: as on the command line.
+    ``settings`` decide which model comes out, ``options`` are their names on the command line.
     """
     if resume and force:
         raise CommandError("--resume continues a run and --force starts anew: give one of them.")
     # Columns in an order of their own, so that --resume may name them in another.
     lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
     settings = {**settings, **lists, "target": list(settings["target"])}
-    given = {
-        name: value
-        for name, value in settings.items()
-        if name not in _OF_THE_TABLE and value is not None
-    }
-    regressor = DeepKernelRegressor(**given)
+    regressor = DeepKernelRegressor(
+        **{
+            name: value
+            for name, value in settings.items()
+            if name not in _OF_THE_TABLE and value is not None
+        }
+    )
     check_parameters(regressor.get_params(deep=False))
-    prepared = prepare(data, settings)
-    settings["data"] = _sha256(data)
+    encoder, train, test = prepare(data, settings)
+    with open(data, "rb") as file:
+        settings["data"] = hashlib.file_digest(file, "sha256").hexdigest()
     directory = ModelDirectory(out)
     with directory.locked():
-        if not directory.begin(settings, options, resume=resume, force=force):
+        if not directory.begin(settings, options, resume, force):
             note(f"the run in {out} has already finished")
             return
         regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
-        about = _train(regressor, prepared, directory)
+        about = _train(regressor, train, test, directory)
         regressor.set_params(checkpoint_dir=None, verbose=0)
         interrupted = regressor.history_.stopped_by == "interrupt"
-        saved = SavedModel(regressor, prepared.encoder, settings["target"], about)
+        saved = SavedModel(regressor, encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
     if not quiet:
@@ -94,8 +82,8 @@ def run_fit(
         )
 
 
-def prepare(data: Path, settings: Mapping[str, Any]) -> Prepared:
-    """Read the table and divide its rows; ``ValueError`` for a table that cannot be used."""
+def prepare(data: Path, settings: Mapping[str, Any]) -> tuple[TableEncoder, Rows, Rows]:
+    """Read a table, and encode rows to train on and rows held out, which may be none."""
     table = read_table(data)
     y = read_targets(table, settings["target"])
     train, test = _split(len(table), settings["holdout"], settings["random_state"])
@@ -112,7 +100,7 @@ def prepare(data: Path, settings: Mapping[str, Any]) -> Prepared:
         raise TableError("Every input column is constant; there is nothing to predict from.")
     for scaled, names, what in ((values, X.columns, "X"), (y, settings["target"], "y")):
         check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
-    return Prepared(encoder, X[train], y[train], X[test], y[test])
+    return encoder, (X[train], y[train]), (X[test], y[test])
 
 
 def _split(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,16 +116,16 @@ def _split(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def _train(
-    regressor: DeepKernelRegressor, prepared: Prepared, directory: ModelDirectory
+    regressor: DeepKernelRegressor, train: Rows, test: Rows, directory: ModelDirectory
 ) -> dict[str, Any]:
     """Train; what a person may later want to know of the fit, the hold-out report included."""
     targets, report = directory.settings["target"], None
+    X, y = train
     try:
         with plain_warnings(ignore="Training was interrupted"):
-            regressor.fit(prepared.X, prepared.y[:, 0] if len(targets) == 1 else prepared.y)
-        if len(prepared.y_test):
-            prediction = regressor.predict_distribution(prepared.X_test)
-            report = holdout_report(prediction, prepared.y_test, targets)
+            regressor.fit(X, y[:, 0] if len(targets) == 1 else y)
+        if len(test[0]):
+            report = holdout_report(regressor.predict_distribution(test[0]), test[1], targets)
             check_report(report)
     except (TrainingError, CholeskyError, FloatingPointError) as error:
         directory.mark("failed")
@@ -147,7 +135,7 @@ def _train(
     return {
         "version": deepwishart.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "rows": len(prepared.y),
+        "rows": len(y),
         "settings": directory.settings,
         "run": directory.run,
         "holdout": report,
@@ -165,8 +153,3 @@ def _print_outcome(regressor: DeepKernelRegressor, about: dict[str, Any], out: P
         console.print(table)
     if out is not None:
         console.print(f"model written to {out}", soft_wrap=True, markup=False)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-__all__ = ["info"]
+from deepwishart.cli.errors import printable
+
+if TYPE_CHECKING:
+    from deepwishart.cli.directory import SavedModel
+
+__all__ = ["describe", "info"]
+
+PROCESS_NAMES = {
+    "dwp": "deep Wishart process",
+    "dgp": "deep Gaussian process, global inducing points",
+    "dsvi": "deep Gaussian process, doubly stochastic",
+    "diwp": "deep inverse Wishart process",
+}
+_MOST_RELEVANT = 5
 
 
 def info(
@@ -17,6 +31,126 @@ def info(
     ] = False,
 ) -> None:
     """Show what a model is, how it was trained, and what its layers have learned."""
-    from deepwishart.cli.describing import run_info
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
 
-    run_info(model, as_json=as_json)
+    from deepwishart.cli.directory import ModelDirectory
+    from deepwishart.cli.scores import report_tables
+    from deepwishart.persistence import ModelFileError
+
+    facts = describe(ModelDirectory(model).load())
+    try:
+        text = json.dumps(facts, indent=2, allow_nan=False)
+    except ValueError:
+        raise ModelFileError(
+            f"The model in {model} has a lengthscale, height or noise that is infinite: it cannot "
+            "predict. Restore it from a copy, or train again."
+        ) from None
+    if as_json:
+        print(text)
+        return
+    console = Console(highlight=False)
+    sections = {title: facts[title] for title in ("model", "data", "training")}
+    for title, section in {**sections, "layers": _learned(facts)}.items():
+        table = Table("", "", title=title, title_justify="left", show_header=False)
+        for name, value in section.items():
+            if value is not None:
+                # Names come from tables: neither control characters nor rich's markup count.
+                lines = value if isinstance(value, list) else [_show(name, value)]
+                shown = "\n".join(escape(printable(line, 200)) for line in lines)
+                table.add_row(f"[dim]{name}[/]", shown)
+        console.print(table)
+    for table in report_tables(facts["holdout"]):
+        console.print(table)
+
+
+def describe(saved: SavedModel) -> dict[str, Any]:
+    """Everything ``info`` shows, as plain data."""
+    regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
+    settings, history = fit.get("settings", {}), regressor.history_
+    noise: Any = model.likelihood.noise
+    noise = noise.detach().sqrt().cpu().numpy() * regressor._scaled.targets.scale
+    return {
+        "model": {
+            "process": regressor.process,
+            "depth": regressor.depth,
+            "width": regressor.width or regressor.n_features_in_,
+            "inducing": regressor.n_inducing_,
+            "kernel": regressor.kernel,
+            "dtype": regressor.dtype,
+            "parameters": sum(p.numel() for p in model.parameters()),
+        },
+        "data": {
+            "targets": saved.targets,
+            "inputs": [
+                f"{column.name} "
+                f"({f'{len(column.categories)} categories' if column.categories else column.kind})"
+                for column in saved.encoder.columns
+            ],
+            "rows": fit.get("rows"),
+            "missing values": "median" if settings.get("impute") else "refused",
+        },
+        "training": {
+            "protocol": str(regressor.protocol),
+            "steps": regressor.n_iter_,
+            "stopped by": history.stopped_by,
+            "seconds": round(history.seconds[-1], 1) if history.seconds else 0.0,
+            "recoveries": len(history.recoveries),
+            "ELBO per row": regressor.elbo_,
+            "seed": regressor.random_state,
+            "date": fit.get("date"),
+            "version": fit.get("version"),
+        },
+        "feature_names": saved.encoder.feature_names,
+        "layers": [_describe_layer(layer) for layer in (*model.layers, model.output)],
+        "noise": dict(zip(saved.targets, noise.tolist(), strict=True)),
+        "holdout": fit.get("holdout"),
+    }
+
+
+def _describe_layer(layer: Any) -> dict[str, Any]:
+    mixing = getattr(layer, "mixing", None)
+    return {
+        "name": str(layer.name).removeprefix("the "),
+        "kernel": type(layer.kernel).__name__,
+        "hyperparameters": {
+            name.removeprefix("log_"): log.detach().exp().cpu().tolist()
+            for name, log in layer.kernel.named_parameters()
+        },
+        "mixing": None if mixing is None else mixing.item(),
+    }
+
+
+def _show(name: str, value: Any) -> str:
+    if name == "process":
+        return f"{value} ({PROCESS_NAMES[value]})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
+    """Lines about each layer, and about the noise."""
+    lines = {}
+    for layer in facts["layers"]:
+        lines[layer["name"]] = [
+            layer["kernel"],
+            *(
+                _values(name, value, facts["feature_names"])
+                for name, value in layer["hyperparameters"].items()
+            ),
+        ]
+        if layer["mixing"] is not None:
+            lines[layer["name"]].append(f"mixing q {layer['mixing']:.3f}")
+    noise = facts["noise"].items()
+    shown = [f"standard deviation of {printable(name, 60)}: {value:.4g}" for name, value in noise]
+    return {**lines, "noise": shown}
+
+
+def _values(name: str, value: Any, features: list[str]) -> str:
+    """One number as it is; of many lengthscales the shortest, whose inputs matter most."""
+    if not isinstance(value, list):
+        return f"{name} {value:.3g}"
+    shortest = sorted(zip(value, features, strict=True))[:_MOST_RELEVANT]
+    shown = ", ".join(f"{printable(feature, 30)} {number:.3g}" for number, feature in shortest)
+    rest = f", {len(value) - len(shortest)} longer" if len(value) > len(shortest) else ""
+    return f"{name}s: {shown}{rest}"

@@ -30,11 +30,8 @@ def is_number(token: str) -> bool:
 
 
 def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:
-    """Repeat an option before each of its values, which is how the parser wants them.
-
-    Args:
-        tokens: command line after the name of the command.
-        options: for each option that takes a list, which of the following tokens belong to it.
+    """Repeat an option before each of its values, which is how the parser wants them; ``options``
+    say which of the tokens after them belong to them.
 
     >>> spread(["m", "--quantiles", "0.1", "0.9", "new.csv"], {"--quantiles": is_number})
     ['m', '--quantiles', '0.1', '--quantiles', '0.9', 'new.csv']

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from deepwishart.cli.errors import printable
 from deepwishart.pipeline import RescaledPredictive, score, score_constant
@@ -27,13 +27,7 @@ ROWS = (
 def holdout_report(
     prediction: RescaledPredictive, y: np.ndarray, targets: Sequence[str]
 ) -> dict[str, Any]:
-    """Scores of a model, and of a Gaussian with mean and standard deviation of the training rows.
-
-    Args:
-        prediction: for the rows held out.
-        y: their targets, ``(M, D)``.
-        targets: names of the columns.
-    """
+    """Scores of a prediction for rows held out, and of a guess that ignores their inputs."""
     pairs = zip(targets, score(prediction, y), score_constant(prediction, y), strict=True)
     found = {name: {"model": model, "constant": constant} for name, model, constant in pairs}
     return {"rows": len(y), "targets": found}
@@ -56,10 +50,8 @@ def report_tables(report: dict[str, Any] | None) -> Iterator[Table]:
     """A hold-out report as one table per target."""
     for name, scores in report["targets"].items() if report else ():
         title = f"{printable(name, 60)}: {report['rows']} rows held out"  # type: ignore[index]
-        table = Table(title=escape(title), title_justify="left")
-        table.add_column("")
-        table.add_column("model", justify="right")
-        table.add_column("constant guess", justify="right")
+        headings = (Column(name, justify="right") for name in ("model", "constant guess"))
+        table = Table("", *headings, title=escape(title), title_justify="left")
         for key, label, form in ROWS:
             shown = [format(scores[which][key], form) for which in ("model", "constant")]
             table.add_row(label, *shown)

@@ -18,21 +18,23 @@ from deepwishart._support.machine import resolve_device
 from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
-__all__ = [
-    "check_count",
-    "check_distance",
-    "check_finite",
-    "check_numeric",
-    "check_parameters",
-    "check_targets",
-    "column_names",
-]
-
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-_INTEGERS = {"depth": 1, "n_inducing": 1, "n_predict_samples": 1}
-_OPTIONAL_INTEGERS = {"width": 1, "n_samples": 1, "max_iter": 1, "kl_anneal": 0}
-_OPTIONAL_POSITIVE = ("learning_rate", "jitter")
-_FLAGS = ("early_stopping", "warm_start")
+# Least value of each count, and what else it may be.
+_COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
+    **dict.fromkeys(("depth", "n_inducing", "n_predict_samples"), (1, "", ())),
+    **dict.fromkeys(("width", "n_samples", "max_iter"), (1, "None or ", (None,))),
+    "kl_anneal": (0, "None or ", (None,)),
+    "verbose": (0, "", (True, False)),
+    "batch_size": (1, "'auto', None (all rows) or ", ("auto", None)),
+}
+_NAMES = {
+    "process": tuple(PROCESSES),
+    "dtype": tuple(DTYPES),
+    "output": ("auto", *OUTPUTS),
+    "kernel": kernels.names(),
+}
+# Finiteness has a better message here; one memory layout makes results independent of it.
+NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
 _LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
 _MOST = 2**31 - 1
@@ -40,28 +42,22 @@ _MOST = 2**31 - 1
 
 def check_parameters(parameters: dict[str, Any]) -> None:
     """Raise ``ValueError`` naming the first constructor parameter that cannot be used."""
-    for name, least in _INTEGERS.items():
-        check_count(name, parameters[name], least)
-    for name, least in _OPTIONAL_INTEGERS.items():
-        if parameters[name] is not None:
-            check_count(name, parameters[name], least, "None or ")
-    if not isinstance(parameters["verbose"], bool):
-        check_count("verbose", parameters["verbose"], 0)
-    for name in _OPTIONAL_POSITIVE:
+    for name, (least, also, others) in _COUNTS.items():
+        value = parameters[name]
+        if not (isinstance(value, str | bool | None) and value in others):
+            check_count(name, value, least, also)
+    for name in ("learning_rate", "jitter"):
         value = parameters[name]
         if value is not None and not (_is_number(value) and 0 < float(value) < math.inf):
             raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
-    for name in _FLAGS:
+    for name in ("early_stopping", "warm_start"):
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
-    batch_size = parameters["batch_size"]
-    if batch_size is not None and not (isinstance(batch_size, str) and batch_size == "auto"):
-        check_count("batch_size", batch_size, 1, "'auto', None (all rows) or ")
-    _check_choice("process", parameters["process"], PROCESSES)
-    _check_choice("dtype", parameters["dtype"], DTYPES)
-    _check_choice("output", parameters["output"], ("auto", *OUTPUTS))
-    if not isinstance(parameters["kernel"], kernels.Kernel):
-        _check_choice("kernel", parameters["kernel"], kernels.names())
+    for name, choices in _NAMES.items():
+        value = parameters[name]
+        ready = name == "kernel" and isinstance(value, kernels.Kernel)
+        if not ready and not (isinstance(value, str) and value in choices):
+            raise ValueError(unknown(name, value, choices))
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
@@ -83,8 +79,8 @@ def column_names(table: Any) -> list[str] | None:
 def check_numeric(table: Any, what: str = "X") -> None:
     """Refuse text, dates and other things that are no numbers, naming their column.
 
-    Numbers of any kind pass, booleans and Python objects that convert to ``float`` included.
-    Whether numbers are missing is for :func:`check_finite` to say.
+    Numbers of any kind pass, and Python objects that convert to ``float``; whether some are missing
+    is for :func:`check_finite` to say.
     """
     if hasattr(table, "collect") and hasattr(table, "lazy"):
         raise TypeError(f"{what} is a lazy frame; call .collect() on it first.")
@@ -100,25 +96,13 @@ def check_numeric(table: Any, what: str = "X") -> None:
             _check_value(value, label)
 
 
-def check_targets(y: Any, estimator: str) -> np.ndarray:
+def check_targets(y: Any) -> np.ndarray:
     """Targets as finite numbers, ``(N,)`` or ``(N, D)``."""
     if y is None:
-        raise ValueError(
-            f"{estimator} requires y to be passed, but the target y is None: call fit(X, y)."
-        )
+        raise ValueError("A fit requires y to be passed, but the target y is None: call fit(X, y).")
     check_numeric(y, "y")
-    values = check_array(
-        y,
-        dtype=np.float64,
-        order="C",
-        ensure_2d=False,
-        ensure_all_finite=False,
-        allow_nd=True,
-        ensure_min_samples=0,
-        ensure_min_features=0,
-        input_name="y",
-        estimator=estimator,
-    )
+    shapes = {"ensure_2d": False, "allow_nd": True, "ensure_min_features": 0, "input_name": "y"}
+    values = check_array(y, **NUMBERS, **shapes)
     if values.ndim not in (1, 2) or 0 in values.shape[1:]:
         raise ValueError(
             f"y must have shape (rows,) or (rows, columns) with at least one column, got "
@@ -138,8 +122,7 @@ def check_finite(values: np.ndarray, names: list[str] | None, what: str = "X") -
     bad = ~np.isfinite(values)
     if not bad.any():
         return
-    column = int(np.flatnonzero(bad.any(0))[0])
-    row = int(np.flatnonzero(bad[:, column])[0])
+    row, column = np.argwhere(bad)[0]
     kind = "NaN (a missing value)" if np.isnan(values[row, column]) else "an infinite value"
     raise ValueError(
         f"{_label(column, names, what)} has {kind} in row {row}, one of {int(bad.sum())} values "
@@ -154,19 +137,16 @@ def check_distance(standardised: np.ndarray, names: list[str] | None, what: str 
     if far.any():
         row, column = np.argwhere(far)[0]
         raise ValueError(
-            f"{_label(int(column), names, what)} in row {row} is more than {_FARTHEST:.0e} "
+            f"{_label(column, names, what)} in row {row} is more than {_FARTHEST:.0e} "
             "training standard deviations from the training data. Check the units of that column."
         )
 
 
 def _odd_columns(table: Any) -> Iterator[tuple[int, np.ndarray]]:
     """Columns whose type does not promise numbers, as arrays."""
-    if hasattr(table, "iloc") and hasattr(table, "columns"):
-        columns: Iterable[np.ndarray] = (
-            np.asarray(table.iloc[:, j]) for j in range(table.shape[1])
-        )
-    elif hasattr(table, "get_columns"):
-        columns = (np.asarray(column) for column in table.get_columns())
+    columns: Iterable[np.ndarray]
+    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        columns = (np.asarray(table[name]).ravel() for name in table.columns)
     elif hasattr(table, "toarray"):
         return  # sparse: scikit-learn's own message is good
     else:
@@ -217,8 +197,3 @@ def check_count(name: str, value: Any, least: int = 1, also: str = "") -> None:
         raise ValueError(f"{name} must be at most {_MOST}.")
     if not whole or value < least:
         raise ValueError(f"{name} must be {also}an integer of at least {least}, got {value!r}.")
-
-
-def _check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
-    if not (isinstance(value, str) and value in choices):
-        raise ValueError(unknown(name, value, choices))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_model", "current_names", "from_record", "to_record"]
 
+_LAYER = r"layers\.\d+|output"
 Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 
 
@@ -54,44 +56,34 @@ def build_model(
     )
 
 
-# What parameters were called in version 0.1, by process.
-_COMMON = {
-    "output.pseudo_targets": "output.pseudo.targets",
-    "output.log_precision": "output.pseudo.log_precision",
-    "output.precision_shape": "output.pseudo.precision_shape",
+# What the parameters of a layer were called in version 0.1, by process.
+_PSEUDO = {
+    "pseudo_targets": "pseudo.targets",
+    "log_precision": "pseudo.log_precision",
+    "precision_shape": "pseudo.precision_shape",
 }
-_WHITENED = {
-    ".inducing_inputs": ".whitened.inputs",
-    ".variational_mean": ".whitened.mean",
-    ".root_lower": ".whitened.root_lower",
-    ".log_root_diagonal": ".whitened.log_root_diagonal",
-}
-_LAYERS = {
-    "dwp": {".loc": ".mean", ".log_scale": ".log_deviation", ".scale_root": ".learned_root"},
-    "dgp": {
-        ".pseudo_targets": ".pseudo.targets",
-        ".log_precision": ".pseudo.log_precision",
-        ".precision_shape": ".pseudo.precision_shape",
+_RENAMED = {
+    "dwp": {"loc": "mean", "log_scale": "log_deviation", "scale_root": "learned_root", **_PSEUDO},
+    "dgp": _PSEUDO,
+    "diwp": {"scale_root": "learned_root", **_PSEUDO},
+    "dsvi": {
+        "inducing_inputs": "whitened.inputs",
+        "variational_mean": "whitened.mean",
+        "root_lower": "whitened.root_lower",
+        "log_root_diagonal": "whitened.log_root_diagonal",
     },
-    "diwp": {".scale_root": ".learned_root"},
-    "dsvi": _WHITENED,
 }
 
 
 def current_names(tensors: dict[str, Tensor], process: str) -> dict[str, Tensor]:
     """Tensors by the names that parameters have today, from those of any earlier version."""
-    old_dsvi = any(name.endswith(".variational_mean") for name in tensors)
-    if process == "dsvi" and not old_dsvi:
-        return tensors
+    new = _RENAMED.get(process, {})
+    if process == "dsvi" and "output.variational_mean" not in tensors:
+        return tensors  # a collapsed output has inducing_inputs to this day
 
     def rename(name: str) -> str:
-        if name in _COMMON:
-            return _COMMON[name]
-        inner = name.startswith("layers.") or (process == "dsvi" and name.startswith("output."))
-        for old, new in _LAYERS.get(process, {}).items() if inner else ():
-            if name.endswith(old) and not name.endswith(new):
-                return name.removesuffix(old) + new
-        return name
+        layer, _, last = name.rpartition(".")
+        return f"{layer}.{new.get(last, last)}" if re.fullmatch(_LAYER, layer) else name
 
     return {rename(name): value for name, value in tensors.items()}
 
@@ -100,8 +92,8 @@ def to_record(regressor: DeepKernelRegressor) -> Record:
     """Tensors, config and history of a fitted regressor."""
     names = getattr(regressor, "feature_names_in_", None)
     config = {
-        "parameters": _plain_parameters(regressor.get_params(deep=False)),
-        "structure": _plain_parameters(regressor._fitted_structure),
+        "parameters": {k: _plain(k, v) for k, v in regressor.get_params(deep=False).items()},
+        "structure": {k: _plain(k, v) for k, v in regressor._fitted_structure.items()},
         "num_features": regressor.n_features_in_,
         "num_outputs": regressor.n_outputs_,
         "num_inducing": regressor.n_inducing_,
@@ -138,13 +130,19 @@ def from_record(
     check_config(config, tensors)
     check_history(history)
     try:
-        regressor = kind(**_rich_parameters(config["parameters"]))
+        regressor = kind(**config["parameters"])
+        if isinstance(regressor.protocol, dict):
+            regressor.protocol = Protocol(**regressor.protocol)
         if device is not None:
             regressor.set_params(device=device)
         checks.check_parameters(regressor.get_params(deep=False))
         checks.check_parameters({**regressor.get_params(deep=False), **config["structure"]})
         regressor.history_ = History.from_dict(history)
-        model = _skeleton(config).model
+        # A model of the right shapes; it keeps as many inducing points as there are distinct rows.
+        rows = config["num_inducing"]
+        X = np.arange(rows)[:, None] * np.ones(config["num_features"])
+        y = np.zeros((rows, config["num_outputs"]))
+        model = build_model({**config["structure"], "n_inducing": rows}, X, y).model
         model.load_tensors(tensors)
         model.to(resolve_device(regressor.device))
     except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -164,25 +162,8 @@ def from_record(
     return regressor
 
 
-def _skeleton(config: dict[str, Any]) -> ScaledModel:
-    """A model of the right shapes, whose numbers ``load_state_dict`` replaces.
-
-    As many inducing points are kept as there are distinct rows, so the rows here differ.
-    """
-    rows = config["num_inducing"]
-    X = np.zeros((rows, config["num_features"]))
-    X[:, 0] = np.arange(rows)
-    return build_model(
-        {**config["structure"], "n_inducing": rows}, X, np.zeros((rows, config["num_outputs"]))
-    )
-
-
-def _plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Constructor parameters as JSON can hold them."""
-    return {name: _plain(name, value) for name, value in parameters.items()}
-
-
 def _plain(name: str, value: Any) -> Any:
+    """A constructor parameter as JSON can hold it."""
     if isinstance(value, Kernel):
         raise ModelFileError(
             f"A regressor with kernel={type(value).__name__}(...), an object, cannot be saved: "
@@ -199,10 +180,3 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ModelFileError(f"The parameter {name}={value!r} cannot be saved as plain data.")
-
-
-def _rich_parameters(plain: dict[str, Any]) -> dict[str, Any]:
-    protocol = plain.get("protocol")
-    if isinstance(protocol, dict):
-        return {**plain, "protocol": Protocol(**protocol)}
-    return dict(plain)

@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,10 @@ from deepwishart.training import History, Protocol, make_progress
 
 __all__ = ["DeepKernelRegressor"]
 
-# Finiteness has a better message here; one memory layout makes results independent of it.
-_NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 
-
+@dataclass(
+    eq=False, repr=False
+)  # an __init__ that stores its parameters; the rest is scikit-learn's
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Regression with a deep kernel process, :math:`X \to K \to G_1 \to K \to \dots \to f \to y`,
     and a predictive distribution for every row.
@@ -97,59 +98,30 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     (True, (40,), (40,))
     """
 
-    history_: History
-    elbo_: float
-    n_iter_: int
-    n_inducing_: int
-    n_outputs_: int
-    seed_: int
-    _scaled: ScaledModel
-
-    def __init__(
-        self,
-        process: str = "dwp",
-        depth: int = 2,
-        width: int | None = None,
-        n_inducing: int = 100,
-        kernel: str | Kernel = "squared_exponential",
-        output: str = "auto",
-        n_samples: int | None = None,
-        n_predict_samples: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float | None = None,
-        batch_size: int | str | None = "auto",
-        kl_anneal: int | None = None,
-        protocol: str | Protocol = "fast",
-        dtype: str = "float64",
-        device: str | torch.device = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        early_stopping: bool = False,
-        warm_start: bool = False,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        verbose: int = 0,
-        jitter: float | None = None,
-    ) -> None:
-        self.process = process
-        self.depth = depth
-        self.width = width
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.output = output
-        self.n_samples = n_samples
-        self.n_predict_samples = n_predict_samples
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.kl_anneal = kl_anneal
-        self.protocol = protocol
-        self.dtype = dtype
-        self.device = device
-        self.random_state = random_state
-        self.early_stopping = early_stopping
-        self.warm_start = warm_start
-        self.checkpoint_dir = checkpoint_dir
-        self.verbose = verbose
-        self.jitter = jitter
+    process: str = "dwp"
+    depth: int = 2
+    width: int | None = None
+    n_inducing: int = 100
+    kernel: str | Kernel = "squared_exponential"
+    output: str = "auto"
+    n_samples: int | None = None
+    n_predict_samples: int = 100
+    max_iter: int | None = None
+    learning_rate: float | None = None
+    batch_size: int | str | None = "auto"
+    kl_anneal: int | None = None
+    protocol: str | Protocol = "fast"
+    dtype: str = "float64"
+    device: str | torch.device = "auto"
+    random_state: int | np.random.RandomState | None = None
+    early_stopping: bool = False
+    warm_start: bool = False
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    verbose: int = 0
+    jitter: float | None = None
+    history_: History = field(init=False)
+    seed_: int = field(init=False)
+    _scaled: ScaledModel = field(init=False)
 
     @property
     def model_(self) -> DeepKernelProcess:
@@ -199,7 +171,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        options = self._model_options(len(inputs))
+        rows, size, output = len(inputs), self.batch_size, self.output
+        if output == "auto" and not isinstance(size, str) and (size or rows) < rows:
+            output = "inducing"
+        options = model_options(self.protocol, rows, output)
         structure = {name: getattr(self, name) for name in STRUCTURE}
         self._fitted_structure = {**structure, "output": options.pop("output")}
         scaled = record.build_model(
@@ -213,13 +188,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 file=sys.stderr,
             )
         return scaled
-
-    def _model_options(self, num_rows: int) -> dict[str, Any]:
-        """What the protocol and the number of rows decide about the model."""
-        output, size = self.output, self.batch_size
-        if output == "auto" and not isinstance(size, str) and (size or num_rows) < num_rows:
-            output = "inducing"
-        return model_options(self.protocol, num_rows, output)
 
     def _train(
         self, model: DeepKernelProcess, data: tuple[Tensor, Tensor], history: History
@@ -267,7 +235,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
         check_is_fitted(self, "model_")
         checks.check_numeric(X)
-        inputs = validate_data(self, X, **_NUMBERS, reset=False)
+        inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
         samples = int(self.n_predict_samples)
@@ -318,7 +286,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density of each row's targets, in units of ``y``, ``(N,)``."""
         distribution = self.predict_distribution(X)
-        return distribution.log_prob(checks.check_targets(y, type(self).__name__))
+        return distribution.log_prob(checks.check_targets(y))
 
     # ---- disk -------------------------------------------------------------------------------
 
@@ -342,9 +310,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     # ---- data -------------------------------------------------------------------------------
 
     def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        targets = checks.check_targets(y, type(self).__name__)
+        targets = checks.check_targets(y)
         checks.check_numeric(X)
-        inputs = validate_data(self, X, **_NUMBERS, ensure_min_samples=2, reset=reset)
+        inputs = validate_data(self, X, **checks.NUMBERS, ensure_min_samples=2, reset=reset)
         checks.check_finite(inputs, checks.column_names(X))
         check_consistent_length(inputs, targets)
         return inputs, targets

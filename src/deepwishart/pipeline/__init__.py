@@ -12,8 +12,7 @@ experiments and the demonstration::
 """
 
 from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
-from deepwishart.pipeline.rescaled import RescaledPredictive
-from deepwishart.pipeline.scaled_model import ScaledModel
+from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,

@@ -13,7 +13,7 @@ from torch import Tensor
 from deepwishart import metrics
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
-from deepwishart.pipeline.rescaled import RescaledPredictive
+from deepwishart.pipeline.scaled_model import RescaledPredictive
 
 __all__ = ["Bound", "estimate_elbo", "score", "score_constant"]
 
@@ -42,15 +42,9 @@ def estimate_elbo(
     .. math:: \frac1B \sum_b \text{ELBO}_b \pm
               \Big(\frac{1}{B(B-1)} \sum_b (\text{ELBO}_b - \overline{\text{ELBO}})^2\Big)^{1/2}
 
-    over B independent estimates of 10 posterior samples each. Rows are streamed in chunks, which
-    keeps memory bounded and the estimate unbiased.
-
-    Args:
-        model: any process.
-        X: all training inputs ``(N, num_features)``.
-        y: all training targets ``(N,)`` or ``(N, D)``.
-        num_samples: posterior samples in all, rounded up to a multiple of 10, and at least 20.
-        generator: randomness; PyTorch's default generator if ``None``.
+    over B independent estimates of 10 posterior samples each: ``num_samples`` in all, rounded up,
+    and at least 20. ``X`` and ``y`` are all training rows; they are streamed in chunks, which keeps
+    memory bounded and the estimate unbiased.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -72,11 +66,8 @@ def estimate_elbo(
 def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
     """Log likelihood per row, RMSE, CRPS and coverage of the 90% interval of each target column.
 
-    All in the units of ``y``, but computed in standardised ones, where squares stay finite.
-
-    Args:
-        prediction: for the rows of ``y``.
-        y: targets ``(N,)`` or ``(N, D)``.
+    All in the units of ``y``, ``(N,)`` or ``(N, D)``, but computed in standardised ones, where
+    squares stay finite.
 
     >>> from deepwishart.pipeline import ScaledModel
     >>> X = np.linspace(0.0, 600.0, 30)[:, None]
@@ -84,16 +75,12 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     >>> sorted(scores), 0 < scores["rmse"] < 200
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
-    marginals = [
-        _Marginal(prediction.standardised, column)
-        for column in range(len(prediction.scaling.scale))
-    ]
-    return _scores(marginals, prediction, y)
+    columns = range(len(prediction.scaling.scale))
+    return _scores([_Marginal(prediction.standardised, each) for each in columns], prediction, y)
 
 
 def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
-    """The same scores for a guess that ignores the inputs: mean and standard deviation of the
-    training rows.
+    """The scores of a guess with mean and standard deviation of the training rows for all inputs.
 
     >>> from deepwishart.pipeline import ScaledModel
     >>> X = np.array([[0.0], [10.0], [20.0]])
@@ -121,13 +108,12 @@ def _scores(
     ]
 
 
-class _Marginal:
+class _Marginal(NamedTuple):
     """One target column of a prediction."""
 
-    def __init__(self, prediction: metrics.MixturePrediction, column: int) -> None:
-        self._prediction = prediction
-        self._columns = slice(column, column + 1)
+    prediction: metrics.MixturePrediction
+    column: int
 
     def components(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for mean, std in self._prediction.components():
-            yield mean[..., self._columns], std[..., self._columns]
+        for mean, std in self.prediction.components():
+            yield mean[..., [self.column]], std[..., [self.column]]

@@ -1,7 +1,8 @@
-"""A model together with the units of its data."""
+"""A model together with the units of its data, and its predictions in those units."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,10 @@ import torch
 from torch import Tensor
 
 from deepwishart.models import DeepKernelProcess, Posterior, build
-from deepwishart.pipeline.rescaled import RescaledPredictive
 from deepwishart.pipeline.standardise import Standardiser
+from deepwishart.predict import Predictive
 
-__all__ = ["ScaledModel"]
+__all__ = ["RescaledPredictive", "ScaledModel"]
 
 
 @dataclass
@@ -46,20 +47,11 @@ class ScaledModel:
         device: torch.device | str = "cpu",
         **options: Any,
     ) -> ScaledModel:
-        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units.
-
-        Args:
-            process: name of the process.
-            X: training inputs.
-            y: training targets.
-            device: where to put the model.
-            options: for :func:`deepwishart.build`.
-        """
+        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units; ``options`` are
+        those of :func:`deepwishart.build`."""
         inputs, targets = Standardiser.fit(X), Standardiser.fit(y)
-        data = [
-            torch.as_tensor(scaling.forward(values), device=device)
-            for scaling, values in ((inputs, X), (targets, y))
-        ]
+        standard = inputs.forward(X), targets.forward(y)
+        data = (torch.as_tensor(values, device=device) for values in standard)
         return cls(build(process, *data, **options), inputs, targets)
 
     def standardise(self, X: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -71,33 +63,20 @@ class ScaledModel:
         return torch.as_tensor(values, dtype=self.model.dtype, device=self.model.device)
 
     def predict(
-        self,
-        X: np.ndarray,
-        num_samples: int = 100,
-        seed: int = 0,
-        *,
-        squeeze: bool = False,
+        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, *, squeeze: bool = False
     ) -> RescaledPredictive:
         """The predictive distribution at inputs and for targets in the units of the data.
 
-        Args:
-            X: inputs ``(N, num_features)``.
-            num_samples: posterior samples.
-            seed: of the samples.
-            squeeze: drop the column dimension of a single target.
+        Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`.
+        ``squeeze`` drops the column dimension of a single target.
         """
         inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
-        return RescaledPredictive(
-            self.posterior(num_samples, seed).predict(inputs), self.targets, squeeze
-        )
-
-    def posterior(self, num_samples: int, seed: int) -> Posterior:
-        """Posterior samples of the model, drawn once and kept until :meth:`forget`."""
         if (num_samples, seed) not in self._drawn:
             self.forget()
             generator = torch.Generator(self.model.device).manual_seed(seed)
             self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
-        return self._drawn[num_samples, seed]
+        prediction = self._drawn[num_samples, seed].predict(inputs)
+        return RescaledPredictive(prediction, self.targets, squeeze)
 
     def forget(self) -> None:
         """Let go of posterior samples; to be called when the model has changed."""
@@ -105,3 +84,108 @@ class ScaledModel:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_drawn": {}}
+
+
+class RescaledPredictive:
+    r"""A :class:`deepwishart.Predictive` with its targets mapped back, :math:`y = \mu + c z`:
+
+    .. math:: p(y) = \frac1S \sum_s \prod_d \mathcal N(y_d; \mu_d + c_d m_{sd}, c_d^2 s_{sd}^2).
+
+    Means, quantiles and samples are scaled, log densities lose :math:`\sum_d \log c_d`. Results
+    are double-precision NumPy arrays ``(N, D)``, or ``(N,)`` when ``squeeze``.
+
+    Args:
+        predictive: prediction in standardised units.
+        scaling: how the targets were standardised.
+        squeeze: drop the column dimension; for targets that came as a vector.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
+    >>> prediction = dw.build("dwp", X, X, num_inducing=4).predict(X, num_samples=5)
+    >>> original = RescaledPredictive(prediction, Standardiser.fit(100 + 10 * X.numpy()), True)
+    >>> original.mean.shape, bool((original.quantile(0.9) > original.quantile(0.1)).all())
+    ((8,), True)
+    """
+
+    def __init__(self, predictive: Predictive, scaling: Standardiser, squeeze: bool) -> None:
+        self.standardised = predictive
+        self.scaling = scaling
+        self._squeeze = squeeze
+
+    def __len__(self) -> int:
+        return len(self.standardised)
+
+    def components(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
+        for mean, std in self.standardised.components():
+            yield self.scaling.inverse(_numpy(mean)), _numpy(std) * self.scaling.scale
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Predictive mean."""
+        return self.mean_and_stddev()[0]
+
+    @property
+    def stddev(self) -> np.ndarray:
+        """Predictive standard deviation, observation noise included."""
+        return self.mean_and_stddev()[1]
+
+    def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both moments from one pass over the components."""
+        # Filled in place: small results kept between large temporaries would fragment the memory.
+        location = np.empty((len(self), self.standardised.num_outputs))
+        spread = np.empty_like(location)
+        done = 0
+        for mean, std in self.standardised.components():
+            rows = slice(done, done + mean.shape[1])
+            location[rows] = _numpy(mean.mean(0))
+            spread[rows] = _numpy((std.square().mean(0) + mean.var(0, correction=0)).sqrt())
+            done = rows.stop
+        scale = self.scaling.scale
+        return self._shape(self.scaling.inverse(location)), self._shape(spread * scale)
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """Log density of each row's targets in original units, ``(N,)``."""
+        density = _numpy(self.standardised.log_prob(self.standardise(y)))
+        return density - self.scaling.log_scale.sum()
+
+    def cdf(self, y: Any) -> np.ndarray:
+        """Marginal distribution function of each column at ``y``."""
+        return self._shape(self._table(self.standardised.cdf(self.standardise(y))))
+
+    def quantile(self, p: float | Sequence[float] | np.ndarray) -> np.ndarray:
+        """Marginal quantiles; a leading dimension K for K probabilities ``p``."""
+        levels = np.asarray(p, dtype=np.float64)
+        if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
+            raise ValueError(
+                f"Quantiles are given by probabilities strictly between 0 and 1, got {p}."
+            )
+        values = [self._table(self.standardised.quantile(float(q))) for q in np.atleast_1d(levels)]
+        result = self._shape(self.scaling.inverse(np.stack(values)))
+        return result if levels.ndim else result[0]
+
+    def sample(self, num_samples: int = 1, generator: torch.Generator | None = None) -> np.ndarray:
+        """Independent draws of the targets, ``(num_samples, N, D)`` or ``(num_samples, N)``."""
+        drawn = _numpy(self.standardised.sample(num_samples, generator))
+        table = drawn.reshape(num_samples, len(self), self.standardised.num_outputs)
+        return self._shape(self.scaling.inverse(table))
+
+    def standardise(self, y: Any) -> Tensor:
+        """Targets in standardised units, ``(N, D)``."""
+        values = np.asarray(y, dtype=np.float64)
+        shape = (len(self), self.standardised.num_outputs)
+        if values.shape != shape and not (shape[1] == 1 and values.shape == shape[:1]):
+            raise ValueError(
+                f"y must have {shape[0]} rows and {shape[1]} columns, got {values.shape}."
+            )
+        return torch.as_tensor(self.scaling.forward(values.reshape(shape)))
+
+    def _table(self, values: Tensor) -> np.ndarray:
+        return _numpy(values).reshape(len(self), self.standardised.num_outputs)
+
+    def _shape(self, table: np.ndarray) -> np.ndarray:
+        return table[..., 0] if self._squeeze else table
+
+
+def _numpy(values: Tensor) -> np.ndarray:
+    return values.detach().cpu().numpy().astype(np.float64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from deepwishart.models import DeepKernelProcess
-from deepwishart.training import (
-    CheckpointStore,
-    History,
-    PlateauStopper,
-    ProgressEvent,
-    Protocol,
-    train,
-)
+from deepwishart.training import CheckpointStore, History, PlateauStopper, Protocol, train
 
 __all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
 
@@ -33,12 +25,7 @@ def model_options(protocol: Protocol | str, num_rows: int, output: str = "auto")
     """Options of :func:`deepwishart.build` that go with a protocol.
 
     The paper's protocol has the paper's output layer and starting value of q. Otherwise the output
-    layer is collapsed as long as all rows are visited at every step.
-
-    Args:
-        protocol: a protocol, or the name of a ready-made one.
-        num_rows: number of training rows.
-        output: ``"collapsed"``, ``"inducing"``, or ``"auto"``.
+    layer, if ``"auto"``, is collapsed as long as all rows are visited at every step.
 
     >>> model_options("fast", 500), model_options("paper", 500)["output"]
     ({'output': 'collapsed'}, 'inducing')
@@ -108,27 +95,15 @@ def run_training(
     y: Tensor,
     protocol: Protocol,
     *,
-    seed: int = 0,
-    history: History | None = None,
     checkpoints: CheckpointStore | None = None,
     early_stopping: bool = False,
-    progress: Callable[[ProgressEvent], None] | None = None,
+    **options: Any,
 ) -> History:
     """Train ``model`` in place, from the newest checkpoint if there is one.
 
-    Args:
-        model: changed in place.
-        X: all inputs ``(N, num_features)``, standardised.
-        y: all targets ``(N, D)``, standardised.
-        protocol: how to train.
-        seed: seed of the Monte Carlo noise and of the order of rows.
-        history: record of earlier training to append to.
-        checkpoints: where checkpoints go, see :func:`checkpoint_store`.
-        early_stopping: stop when the smoothed objective has stopped rising.
-        progress: called after every step.
-
-    Returns:
-        The history: ``history`` itself if it was given.
+    Data are ``(N, num_features)`` and ``(N, D)``, standardised; other arguments are those of
+    :func:`deepwishart.training.train`. With ``early_stopping``, training ends when the smoothed
+    objective has stopped rising.
 
     >>> import torch
     >>> import deepwishart as dw
@@ -137,18 +112,10 @@ def run_training(
     >>> len(run_training(model, X, X.sin(), adjust_protocol("fast", len(X), max_iter=3)))
     3
     """
-    window = max(10, protocol.max_iter // 10)
+    stopper = PlateauStopper(window=max(10, protocol.max_iter // 10), min_delta=1e-3)
+    options["should_stop"] = stopper if early_stopping else None
     return train(
-        model,
-        X,
-        y,
-        protocol,
-        seed=seed,
-        history=history,
-        checkpoints=checkpoints,
-        resume=checkpoints is not None,
-        progress=progress,
-        should_stop=PlateauStopper(window=window, min_delta=1e-3) if early_stopping else None,
+        model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )
 
 
@@ -166,9 +133,8 @@ def checkpoint_store(
     >>> import torch
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
-    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
-    >>> protocol = adjust_protocol("fast", len(X))
-    >>> first, other = (checkpoint_store("runs", model, X, X.sin(), protocol, s) for s in (0, 1))
+    >>> model, protocol = dw.build("dwp", X, X, num_inducing=5), adjust_protocol("fast", len(X))
+    >>> first, other = (checkpoint_store("runs", model, X, X, protocol, s) for s in (0, 1))
     >>> first.directory == other.directory
     False
     """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-__all__ = ["KINDS", "Column", "TableError", "as_text", "listing", "quoted", "read_values"]
+from deepwishart._support.choices import suggest
 
 KINDS = ("number", "boolean", "category")
 # Spellings of a missing value, in lower case; an empty field is one too.
@@ -19,6 +20,7 @@ _TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 _PLAIN = (*_TEXT, pl.Boolean)
 _WANTED = {"number": "a number", "boolean": "true or false"}
 _LONGEST = 60
+_LARGEST = 1e300
 
 
 class TableError(ValueError):
@@ -70,11 +72,7 @@ class Column:
 
 
 def as_text(table: pl.DataFrame, names: Sequence[str] | None = None) -> pl.DataFrame:
-    """Trimmed text, null where a value is missing.
-
-    Args:
-        table: as read from a file.
-        names: of its columns, for messages.
+    """Trimmed text, null where a value is missing; ``names`` of the columns are for messages.
 
     >>> as_text(pl.DataFrame({"x": [" 2.5 ", "NA"], "n": [1, None]})).rows()
     [('2.5', '1'), (None, None)]
@@ -95,13 +93,7 @@ def as_text(table: pl.DataFrame, names: Sequence[str] | None = None) -> pl.DataF
 def read_values(table: pl.DataFrame, kinds: Mapping[str, str], first_row: int = 1) -> pl.DataFrame:
     """Columns as finite numbers, or as trimmed text if they hold categories; null where missing.
 
-    Args:
-        table: as read from a file.
-        kinds: name and kind of each column to read.
-        first_row: number of the table's first row, for messages.
-
-    Raises:
-        TableError: a value that is not of its column's kind, or infinite, with its row.
+    ``kinds`` are those of the columns to read, ``first_row`` is the number of the first row.
 
     >>> table = pl.DataFrame({"x": ["1", " 2.5 ", "NA"], "new": ["True", None, "0"]})
     >>> read_values(table, {"x": "number", "new": "boolean"}).rows()
@@ -111,28 +103,25 @@ def read_values(table: pl.DataFrame, kinds: Mapping[str, str], first_row: int = 
     # By number: a name such as ^x.*$ would be taken for a pattern.
     typed = pl.DataFrame([table[name].alias(str(index)) for index, name in enumerate(names)])
     text = as_text(typed, names)
-    readers = [
-        _reader(pl.col(number), kinds[name])
-        for number, name in zip(typed.columns, names, strict=True)
-    ]
-    values = text.select(readers)
+    readers = []
+    for number, kind in zip(typed.columns, kinds.values(), strict=True):
+        reader = pl.col(number)
+        if kind == "boolean":
+            lower = reader.str.to_lowercase()
+            reader = lower.replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+        elif kind == "number":
+            reader = reader.cast(pl.Float64, strict=False).fill_nan(None)
+        readers.append(reader)
     # Numbers need no detour through text.
     direct = [
         pl.col(number).cast(pl.Float64).fill_nan(None)
-        for number, name in zip(typed.columns, names, strict=True)
-        if kinds[name] == "number" and typed[number].dtype not in _TEXT
+        for (number, dtype), kind in zip(typed.schema.items(), kinds.values(), strict=True)
+        if kind == "number" and dtype not in _TEXT
     ]
-    values = values.with_columns(typed.select(direct))
+    values = text.select(readers).with_columns(typed.select(direct))
     values.columns = text.columns = names
     _refuse_odd(values, text, kinds, first_row)
     return values
-
-
-def _reader(text: pl.Expr, kind: str) -> pl.Expr:
-    if kind == "boolean":
-        lower = text.str.to_lowercase()
-        return lower.replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
-    return text.cast(pl.Float64, strict=False).fill_nan(None) if kind == "number" else text
 
 
 def _refuse_odd(
@@ -154,6 +143,69 @@ def _refuse_odd(
                     f"Column {quoted(name)} has {quoted(value)} in row {row} where {wanted} "
                     "should be. Correct it, or drop the row."
                 )
+
+
+def read_targets(table: pl.DataFrame, names: Sequence[str]) -> np.ndarray:
+    """Target columns as numbers, ``(N, D)``.
+
+    Raises:
+        TableError: a column that does not exist, is given twice, is no column of numbers, has
+            missing values or values near the largest that a computer knows, or is constant.
+
+    >>> read_targets(pl.DataFrame({"x": [1, 2], "y": ["0.5", "2"]}), ["y"]).tolist()
+    [[0.5], [2.0]]
+    """
+    require_columns(table, names)
+    if len(set(names)) < len(names):
+        raise TableError(f"A target is named twice in {listing(names)}.")
+    text = as_text(pl.DataFrame([table[name] for name in names]))
+    numbers = text.select(pl.all().cast(pl.Float64, strict=False)).null_count().row(0)
+    for name, unread in zip(names, numbers, strict=True):
+        if table[name].dtype == pl.Boolean or unread == len(table):
+            example = next((value for value in text[name] if value is not None), None)
+            found = "no values at all" if example is None else f"{quoted(example)}, for example"
+            raise TableError(
+                f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
+                "to be a number for regression."
+            )
+    targets = read_values(table, dict.fromkeys(names, "number"))
+    refuse_missing(targets, names)
+    for name, column in targets.to_dict().items():
+        if (largest := float(np.abs(column.to_numpy()).max())) > _LARGEST:
+            raise TableError(
+                f"The target {quoted(name)} has values up to {largest:g}; predictions beyond "
+                f"{_LARGEST:g} would be infinite. Divide the column by a constant first."
+            )
+        if column.n_unique() == 1:
+            raise TableError(
+                f"The target {quoted(name)} is {column[0]:g} in every row; there is nothing to "
+                "predict."
+            )
+    return targets.to_numpy()
+
+
+def require_columns(table: pl.DataFrame, names: Iterable[str]) -> None:
+    """Raise :class:`~deepwishart.tables.TableError` naming all columns that the table lacks."""
+    present = table.columns
+    missing = [name for name in names if name not in set(present)]
+    if missing:
+        raise TableError(
+            f"The table has no column{'s' if len(missing) > 1 else ''} "
+            f"{', '.join(quoted(name) for name in missing[:20])}."
+            f"{suggest(missing[0], present, cutoff=0.5)} It has {listing(present, 20)}."
+        )
+
+
+def refuse_missing(values: pl.DataFrame, names: Collection[str], first_row: int = 1) -> None:
+    """Raise :class:`~deepwishart.tables.TableError` if a value of these columns is missing."""
+    for name, count in zip(values.columns, values.null_count().row(0), strict=True):
+        if count and name in names:
+            row = first_row + values[name].to_list().index(None)
+            raise TableError(
+                f"Column {quoted(name)} has {count} missing values, the first in row {row}. Fill "
+                "them in, or leave those rows out. An input may be left out with --drop, or filled "
+                "in by a model that is fitted with --impute median."
+            )
 
 
 def quoted(value: object) -> str:

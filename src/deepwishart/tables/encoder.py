@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from deepwishart._support.choices import suggest
-from deepwishart.tables.columns import Column, TableError, as_text, listing, quoted, read_values
-
-__all__ = ["MAX_CATEGORIES", "TableEncoder", "require_columns"]
+from deepwishart.tables.columns import (
+    Column,
+    TableError,
+    as_text,
+    listing,
+    quoted,
+    read_values,
+    refuse_missing,
+    require_columns,
+)
 
 MAX_CATEGORIES = 100
 
@@ -72,33 +79,25 @@ class TableEncoder:
         text = as_text(table)
         kinds = _find_kinds(table, text, set(categorical))
         if impute is None:
-            _refuse_missing(text)
+            refuse_missing(text, text.columns)
         values = read_values(table, kinds)
         rows = range(len(table)) if fill_from is None else fill_from
         columns = []
         for name, kind in kinds.items():
-            categories: tuple[str, ...] = ()
-            if kind == "category":
-                categories = tuple(sorted(set(values[name].to_list()) - {None}))
-                _check_number(categories, len(table), name, name in categorical)
-            fill = None
-            if impute is not None:
-                every = values[name].to_list()
-                fill = _fill([every[row] for row in rows], kind, categories)
+            every = values[name].to_list()
+            categories = tuple(sorted(set(every) - {None})) if kind == "category" else ()
+            if name not in categorical:
+                _check_number(categories, len(table), name)
+            fill = _fill([every[row] for row in rows], kind, categories) if impute else None
             columns.append(Column(name, kind, categories, fill))
         encoder = cls(tuple(columns))
-        twice = [name for name, count in Counter(encoder.feature_names).items() if count > 1]
-        if twice:
-            raise TableError(
-                f"Column {quoted(twice[0])} has the name that a category of another column gets; "
-                "rename it."
-            )
+        for name, count in Counter(encoder.feature_names).items():
+            if count > 1:
+                raise TableError(
+                    f"Column {quoted(name)} has the name that a category of another column gets; "
+                    "rename it."
+                )
         return encoder
-
-    @classmethod
-    def of_numbers(cls, names: Iterable[str]) -> TableEncoder:
-        """The encoder of a table that has numbers in every column."""
-        return cls(tuple(Column(name, "number") for name in names))
 
     @property
     def feature_names(self) -> list[str]:
@@ -106,27 +105,14 @@ class TableEncoder:
         return [name for column in self.columns for name in column.feature_names]
 
     def encode(self, table: pl.DataFrame, first_row: int = 1) -> pl.DataFrame:
-        """The columns of numbers, in double precision.
-
-        Args:
-            table: with at least the columns of the training table.
-            first_row: number of the table's first row, for messages.
-        """
+        """The columns of numbers, in double precision; messages count rows from ``first_row``."""
         require_columns(table, [column.name for column in self.columns])
         kinds = {column.name: column.kind for column in self.columns}
         values = read_values(table, kinds, first_row)
-        gaps = dict(zip(kinds, values.null_count().row(0), strict=True))
+        refuse_missing(values, {each.name for each in self.columns if each.fill is None}, first_row)
         parts = []
         for index, column in enumerate(self.columns):
-            if gaps[column.name] and column.fill is None:
-                row = values[column.name].to_list().index(None)
-                raise TableError(
-                    f"Column {quoted(column.name)} has a missing value in row {first_row + row}. "
-                    "Fill it in or drop the row; a model fitted with --impute median fills such "
-                    "values in by itself."
-                )
-            part = pl.nth(index)
-            part = part.fill_null(column.fill) if gaps[column.name] else part
+            part = pl.nth(index) if column.fill is None else pl.nth(index).fill_null(column.fill)
             if column.kind == "category":
                 _check_known(values[column.name], column, first_row)
                 named = zip(column.feature_names, column.categories, strict=True)
@@ -143,18 +129,6 @@ class TableEncoder:
     def from_dict(cls, plain: dict[str, Any]) -> TableEncoder:
         """What :meth:`to_dict` gave."""
         return cls(tuple(Column.from_dict(column) for column in plain["columns"]))
-
-
-def require_columns(table: pl.DataFrame, names: Iterable[str]) -> None:
-    """Raise :class:`~deepwishart.tables.TableError` naming all columns that the table lacks."""
-    present = table.columns
-    missing = [name for name in names if name not in set(present)]
-    if missing:
-        raise TableError(
-            f"The table has no column{'s' if len(missing) > 1 else ''} "
-            f"{', '.join(quoted(name) for name in missing[:20])}."
-            f"{suggest(missing[0], present, cutoff=0.5)} It has {listing(present, 20)}."
-        )
 
 
 def _find_kinds(
@@ -179,32 +153,24 @@ def _find_kinds(
             kinds[name] = "number"
         elif numeric[index] > 0.5 * present[index]:
             pairs = zip(text[name].to_list(), numbers[name].to_list(), strict=True)
-            odd = [value if number is None else None for value, number in pairs]
-            row = next(row for row, value in enumerate(odd) if value is not None)
+            row, odd = next(
+                (row, value)
+                for row, (value, number) in enumerate(pairs, start=1)
+                if value is not None and number is None
+            )
             raise TableError(
-                f"Column {quoted(name)} holds numbers, but {quoted(odd[row])} in row "
-                f"{row + 1}. Correct it, or, if the column holds categories, say so with "
-                f"--categorical {quoted(name)[1:-1]}."
+                f"Column {quoted(name)} holds numbers, but {quoted(odd)} in row {row}. Correct it, "
+                "or, if the column holds categories, say so with --categorical "
+                f"{quoted(name)[1:-1]}."
             )
         else:
             kinds[name] = "category"
     return kinds
 
 
-def _refuse_missing(text: pl.DataFrame) -> None:
-    for name, count in zip(text.columns, text.null_count().row(0), strict=True):
-        if count:
-            raise TableError(
-                f"Column {quoted(name)} has {count} missing values, the first in row "
-                f"{text[name].to_list().index(None) + 1}. Fill them in, leave the column out "
-                "with --drop, or have them filled in with --impute median."
-            )
-
-
-def _check_number(categories: Collection[str], num_rows: int, name: str, asked_for: bool) -> None:
+def _check_number(categories: Collection[str], num_rows: int, name: str) -> None:
     """Names and identifiers are no categories: almost every row has its own."""
-    limit = min(MAX_CATEGORIES, max(10, num_rows // 2))
-    if len(categories) > limit and not asked_for:
+    if len(categories) > min(MAX_CATEGORIES, max(10, num_rows // 2)):
         shown = quoted(name)
         raise TableError(
             f"Column {shown} holds text with {len(categories)} different values in {num_rows} "
