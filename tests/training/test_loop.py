@@ -114,7 +114,7 @@ def test_progress_sees_every_step(data, make_model, protocol):
 
 def test_a_protocol_by_name(data, make_model):
     history = train(make_model(), *data, "fast", should_stop=lambda h: True)
-    assert history.learning_rate == [3e-2]
+    assert history.learning_rate == [5e-2]
     with pytest.raises(ValueError, match="Did you mean 'fast'"):
         train(make_model(), *data, "fsat")
 
