@@ -53,25 +53,20 @@ class Combination(Kernel):
         return (cast(Kernel, kernel) for kernel in self.kernels)
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
-        """The combination of the parts' values, entry by entry."""
         self._require_gram_form()
         return self.combine([kernel.elementwise(g_xx, g_xy, g_yy) for kernel in self.parts()])
 
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
-        """The combination of the parts' values at one point."""
         self._require_gram_form()
         return self.combine([kernel.on_diagonal(g_xx) for kernel in self.parts()])
 
     def square(self, features: Tensor) -> Tensor:
-        """The combination of the parts' matrices, (..., P, D) to (..., P, P)."""
         return self.combine([kernel.square(features) for kernel in self.parts()])
 
     def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        """The combination of the parts' matrices, (..., P, D), (..., N, D) to (..., P, N)."""
         return self.combine([kernel.cross(first, second) for kernel in self.parts()])
 
     def diagonal(self, features: Tensor) -> Tensor:
-        """The combination of the parts' diagonals, (..., N, D) to (..., N)."""
         return self.combine([kernel.diagonal(features) for kernel in self.parts()])
 
 
@@ -89,7 +84,6 @@ class Sum(Combination):
     """
 
     def combine(self, values: list[Tensor]) -> Tensor:
-        """The sum of the parts' values."""
         return sum(values[1:], start=values[0])
 
 
@@ -107,7 +101,6 @@ class Product(Combination):
     """
 
     def combine(self, values: list[Tensor]) -> Tensor:
-        """The product of the parts' values."""
         return math.prod(values[1:], start=values[0])
 
 
@@ -137,5 +130,4 @@ class Scale(Combination):
         return self.log_height.exp()
 
     def combine(self, values: list[Tensor]) -> Tensor:
-        """The scaled value of the one part."""
         return self.height * values[0]

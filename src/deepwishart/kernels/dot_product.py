@@ -21,8 +21,7 @@ class DotProduct(Kernel):
     Args:
         height: initial :math:`h`.
         bias: initial :math:`b`; 0 for none, and then none is learned.
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
     Example:
         >>> from deepwishart.kernels import Linear

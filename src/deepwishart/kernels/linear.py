@@ -17,8 +17,7 @@ class Linear(DotProduct):
         bias: initial :math:`b`; 0 for none, and then none is learned.
         num_features: None for :math:`\ell = 1`, which the height already covers; D for one
             lengthscale per feature (ARD).
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
     Example:
         >>> Linear(height=2.0).square(torch.tensor([[3.0]])).item()
@@ -53,11 +52,9 @@ class Linear(DotProduct):
         return self.log_lengthscale.exp()
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
-        r"""The kernel :math:`h (g_{xy} + b)`, entry by entry."""
         return self.height * self.biased(g_xy)
 
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
-        r"""The kernel of a point with itself, :math:`h (g_{xx} + b)`."""
         return self.height * self.biased(g_xx)
 
     def prepare(self, features: Tensor) -> Tensor:

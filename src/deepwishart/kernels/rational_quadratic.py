@@ -18,11 +18,7 @@ class RationalQuadratic(Stationary):
 
     Args:
         alpha: initial :math:`\alpha`; small values mix widely different lengthscales.
-        height: initial :math:`h`.
-        lengthscale: initial :math:`\ell`.
-        num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype: of the parameters.
-        device: of the parameters.
+        height, lengthscale, num_features, dtype, device: as in :class:`Stationary`.
 
     Example:
         >>> kernel = RationalQuadratic(alpha=1.0)

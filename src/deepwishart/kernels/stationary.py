@@ -21,8 +21,7 @@ class Stationary(Kernel):
         height: initial :math:`h`, the kernel of a point with itself.
         lengthscale: initial :math:`\ell`, the same for every feature.
         num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
     Example:
         >>> class Cauchy(Stationary):
@@ -70,30 +69,25 @@ class Stationary(Kernel):
         return self.height * self.profile(distance)
 
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
-        """The height, whatever the point."""
         return self.height * torch.ones_like(g_xx)
 
     def diagonal(self, features: Tensor) -> Tensor:
-        r"""The height for every row, (..., N, D) to (..., N)."""
         self._check_num_features(features)
         return self.height.expand(features.shape[:-1])
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        return self._scaled(features) if self.needs_features else features
+        if not self.needs_features:
+            return features
+        self._check_num_features(features)
+        return features / self.lengthscale
 
     def square(self, features: Tensor) -> Tensor:
-        r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P)."""
         return super().square(features - centre_of(features))
 
     def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
         centre = centre_of(first)
         return super().cross(first - centre, second - centre)
-
-    def _scaled(self, features: Tensor) -> Tensor:
-        self._check_num_features(features)
-        return features / self.lengthscale
 
 
 def centre_of(features: Tensor) -> Tensor:
@@ -102,9 +96,5 @@ def centre_of(features: Tensor) -> Tensor:
     Distances do not change when every point moves by the same constant, so subtracting this
     changes neither values nor gradients; it keeps the terms of
     :math:`G_{ii} - 2 G_{ij} + G_{jj}` small, and with them the rounding that cancellation leaves.
-
-    Example:
-        >>> centre_of(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
-        tensor([[2., 0.]])
     """
     return features.detach().mean(-2, keepdim=True)
