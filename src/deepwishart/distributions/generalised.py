@@ -25,7 +25,6 @@ from deepwishart.distributions.gram import (
     NO_SAMPLE_SHAPE,
     GramDistribution,
     check_scale_tril,
-    wants_validation,
 )
 from deepwishart.distributions.moments import (
     FactorMoments,
@@ -96,24 +95,18 @@ class GeneralisedSingularWishart(GramDistribution):
     (torch.Size([4, 3, 2]), True)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    _parameters: ClassVar[dict[str, constraints.Constraint]] = {
         "concentration": constraints.independent(constraints.positive, 1),
         "rate": constraints.independent(constraints.positive, 1),
         "loc": constraints.independent(constraints.real, 2),
         "scale": constraints.independent(constraints.positive, 2),
-        "covariance_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
         "row_mixing": constraints.lower_cholesky,
         "column_mixing": constraints.lower_cholesky,
     }
+    arg_constraints = GramDistribution.arg_constraints | _parameters
     _event_dims: ClassVar[dict[str, int]] = {
         **GramDistribution._event_dims,
-        "concentration": 1,
-        "rate": 1,
-        "loc": 2,
-        "scale": 2,
-        "row_mixing": 2,
-        "column_mixing": 2,
+        **{name: constraint.event_dim for name, constraint in _parameters.items()},
     }
 
     def __init__(
@@ -130,9 +123,7 @@ class GeneralisedSingularWishart(GramDistribution):
         row_mixing: Tensor | None = None,
         column_mixing: Tensor | None = None,
     ) -> None:
-        validate = wants_validation(validate_args)
-        self._set_scale(covariance_matrix, scale_tril, validate)
-        self._set_df(df, validate)
+        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
         self.rank = rank_of(df, self.dimension)
         self.concentration, self.rate = concentration, rate
         self.loc, self.scale = loc, scale
@@ -162,15 +153,7 @@ class GeneralisedSingularWishart(GramDistribution):
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`\Lambda = L R T C`.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
-        """
+        r"""Draw :math:`\Lambda = L R T C`."""
         factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
         return self.scale_tril @ mix(factor, self.row_mixing, self.column_mixing)
 
@@ -196,14 +179,8 @@ class GeneralisedSingularWishart(GramDistribution):
         it leaves out :math:`-\nabla \log|\text{volume}|`, which is not zero on average.
         :math:`\Sigma` is never detached: lower layers reach this density through it.
 
-        Args:
-            sample_shape: leading dimensions of the draw.
-            sticking_the_landing: see above.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            the root ``(*sample_shape, *batch_shape, P, m)`` and the log density
-            ``(*sample_shape, *batch_shape)``.
+        The root is ``(*sample_shape, *batch_shape, P, m)`` and the log density
+        ``(*sample_shape, *batch_shape)``.
         """
         parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
         factor = self._rsample_factor(parameters, sample_shape, generator)
@@ -257,15 +234,10 @@ class GeneralisedSingularWishart(GramDistribution):
         return log_prob_factor(factor, *self._bartlett()) - self._log_volume(rows, columns)
 
     def _check_shapes(self) -> None:
-        vector, matrix = (self.rank,), (self.dimension, self.rank)
-        for name, value, wanted in (
-            ("concentration", self.concentration, vector),
-            ("rate", self.rate, vector),
-            ("loc", self.loc, matrix),
-            ("scale", self.scale, matrix),
-            ("row_mixing", self.row_mixing, (self.dimension, self.dimension)),
-            ("column_mixing", self.column_mixing, (self.rank, self.rank)),
-        ):
+        rows, rank = self.dimension, self.rank
+        shapes = ((rank,), (rank,), (rows, rank), (rows, rank), (rows, rows), (rank, rank))
+        for name, wanted in zip(self._parameters, shapes, strict=True):
+            value = getattr(self, name)
             if value is None:
                 continue
             if value.shape[value.ndim - len(wanted) :] != wanted:

@@ -39,11 +39,8 @@ def factor_moments(
     The raw moments of :math:`x = T_{jj}` are :math:`\mathrm{E}[x^k] = \beta^{-k/2}\,
     \Gamma(\alpha + k/2) / \Gamma(\alpha)`. They cancel in the cumulants, hence double precision.
 
-    Args:
-        concentration: :math:`\alpha`, ``(..., m)``.
-        rate: :math:`\beta`, ``(..., m)``.
-        loc: :math:`\mu`, ``(..., P, m)``, zero on and above the diagonal.
-        scale: :math:`\sigma`, ``(..., P, m)``.
+    Parameters are as in :func:`~deepwishart.distributions.bartlett.log_prob_factor`, with ``loc``
+    zero on and above the diagonal.
 
     >>> one = torch.ones(1)
     >>> moments = factor_moments(one, one, torch.zeros(1, 1), torch.ones(1, 1))
@@ -70,10 +67,8 @@ def gram_mean(
     r""":math:`\mathrm{E}[G] = S \left(M W M^\top + \operatorname{diag}(V w)\right) S^\top`,
     :math:`w_j = W_{jj}`.
 
-    Args:
-        scale_tril: :math:`S`, ``(..., P, P)``.
-        moments: of :math:`T`; :math:`M` and :math:`V` are the entries' means and variances.
-        column_mixing: :math:`C`, ``(..., m, m)``; the identity if ``None``.
+    ``scale_tril`` is :math:`S`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
+    the identity if ``None``; :math:`M` and :math:`V` are the means and variances in ``moments``.
 
     >>> moments = FactorMoments(torch.ones(2, 1), torch.ones(2, 1), torch.zeros(1), torch.zeros(1))
     >>> gram_mean(torch.eye(2), moments)
@@ -111,14 +106,6 @@ def gram_variance(
 
     because the noise of two columns is independent: a product of four :math:`e` has a mean only
     if it pairs them (Isserlis' sum) or is the fourth cumulant of a single column.
-
-    Args:
-        scale_tril: :math:`S`, ``(..., P, P)``.
-        moments: of :math:`T`.
-        column_mixing: :math:`C`, ``(..., m, m)``; the identity if ``None``.
-
-    Returns:
-        ``(..., P, P)``.
 
     >>> moments = FactorMoments(torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1), torch.zeros(1))
     >>> gram_variance(torch.eye(1), moments)

@@ -1,4 +1,4 @@
-r"""The Matern kernels. The profile of each is, up to its scale, the slope of the next smoother one."""
+r"""The Matern kernels. Up to scale, the profile of each is the slope of the next smoother one."""
 
 from __future__ import annotations
 
