@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 __all__ = ["Requirements"]
 
 
 class Requirements:
-    """Requirements on ``subject``, whose class every complaint names.
-
-    Args:
-        subject: the module under test, a copy of the caller's.
-        dtype: floating point type of the check.
-        seed: of the random inputs.
-    """
+    """Requirements on ``subject``, a copy of the caller's module, which every complaint names;
+    ``seed`` is that of the random inputs."""
 
     def __init__(self, subject: nn.Module, dtype: torch.dtype, seed: int) -> None:
         self.subject, self.dtype, self.seed = subject, dtype, seed
@@ -34,6 +33,39 @@ class Requirements:
         """Raise an :class:`AssertionError` that says ``violation``, unless ``condition``."""
         if not bool(condition):
             raise AssertionError(f"{type(self.subject).__name__}: {violation}.")
+
+    def require_shape(self, name: str, value: Tensor, *allowed: tuple[int, ...]) -> None:
+        found, wanted = tuple(value.shape), " or ".join(map(str, allowed))
+        self.require(found in allowed, f"{name} has shape {found} instead of {wanted}")
+
+    def require_value(self, name: str, value: Tensor) -> None:
+        """Require the dtype of the check, and finite numbers."""
+        self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
+        self.require(value.isfinite().all(), f"{name} is not finite at generic points")
+
+    def mixed(self, values: Iterable[Tensor]) -> Tensor:
+        """A random combination of all entries, whose gradient is everybody's."""
+        return torch.stack([(self.normal(*v.shape) * v).sum() for v in values]).sum()
+
+    def require_finite_gradient(self, total: Tensor, inputs: list[Tensor], violation: str) -> None:
+        """Require that inputs and parameters have finite gradients, where they have any."""
+        variables = [*inputs, *(p for p in self.subject.parameters() if p.requires_grad)]
+        for gradient in torch.autograd.grad(total, variables, allow_unused=True):
+            self.require(gradient is None or gradient.isfinite().all(), violation)
+
+    def require_slopes(
+        self, function: Callable[..., Any], inputs: tuple[Tensor, ...], what: str
+    ) -> None:
+        """Require that gradients in inputs and parameters are finite differences."""
+        variables = tuple(x.detach().clone().requires_grad_() for x in inputs)
+        # Parameters are varied in place, where the function finds them.
+        parameters = [p.requires_grad_() for p in self.subject.parameters()]
+        try:
+            gradcheck(lambda *x: function(*x[: len(inputs)]), (*variables, *parameters))
+        except GradcheckError as error:
+            self.require(
+                False, f"{what} differs from finite differences: {str(error).splitlines()[0]}"
+            )
 
     def require_close(
         self, actual: Tensor, expected: Tensor, violation: str, tolerance: float | None = None

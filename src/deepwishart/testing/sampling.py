@@ -19,19 +19,15 @@ SAMPLES, MANY_SAMPLES, ROWS = 3, 4000, 4
 
 
 class SamplingRequirements(Requirements, ABC):
-    """Requirements on a layer that is sampled at inducing points.
+    """Requirements on a layer that is sampled at inducing points with features ``(P, D)``."""
 
-    Args:
-        layer: the layer under test, a copy of the caller's.
-        inducing: features of the inducing points, ``(P, D)``.
-        dtype: floating point type of the check.
-        seed: of the random inputs.
-    """
+    layer: Any
 
     def __init__(
         self, layer: Layer | OutputLayer, inducing: Tensor, dtype: torch.dtype, seed: int
     ) -> None:
         super().__init__(layer, dtype, seed)
+        self.layer = layer
         if inducing.ndim != 2:
             raise ValueError(f"inducing must have shape (P, D), got {tuple(inducing.shape)}.")
         # A kernel matrix may be close to singular, and rounding errors grow through its inverse.
@@ -45,9 +41,17 @@ class SamplingRequirements(Requirements, ABC):
     def outcome(self, inducing: Tensor, rows: Tensor) -> dict[str, Tensor]:
         """All that a sample with the same randomness says about rows, by name."""
 
-    @abstractmethod
-    def draw_prior(self, kernel_matrix: Tensor) -> Any:
-        """The layer's prior there."""
+    def whatever_the_layer(self) -> None:
+        """What hidden and output layers have in common."""
+        self.dtype_and_finiteness()
+        self.determinism()
+        self.nothing_is_stored()
+        self.samples_of_the_layer_below()
+        self.gradients()
+        self.prior()
+
+    def sample(self, num_samples: int = SAMPLES, integrate: bool = True) -> Any:
+        return self.layer.sample(self.inducing, self.random(num_samples), integrate=integrate)
 
     def random(self, num_samples: int = SAMPLES, offset: int = 0) -> Randomness:
         generator = torch.Generator(self.device).manual_seed(self.seed + offset)
@@ -59,17 +63,9 @@ class SamplingRequirements(Requirements, ABC):
         seed = self.seed + 100 + offset
         return RowRandomness(num_samples, seed, self.dtype, self.device, shared)
 
-    def ratio_shape(self, log_ratio: Tensor) -> None:
-        self.require(
-            tuple(log_ratio.shape) in ((), (SAMPLES,)),
-            f"log p - log q has shape {tuple(log_ratio.shape)}, not () or ({SAMPLES},), for "
-            f"{SAMPLES} samples",
-        )
-
     def dtype_and_finiteness(self) -> None:
         for name, value in self.outcome(self.inducing, self.rows).items():
-            self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
-            self.require(value.isfinite().all(), f"{name} is not finite at generic points")
+            self.require_value(name, value)
 
     def determinism(self) -> None:
         before = torch.random.get_rng_state()
@@ -100,18 +96,13 @@ class SamplingRequirements(Requirements, ABC):
             self.rows.expand(SAMPLES, -1, -1).contiguous(),
         )
         for name, value in first.items():
-            self.require_same(
-                value,
-                later[name],
-                f"{name} of the same inputs with and without a dimension for samples differ",
-            )
+            what = f"{name} of the same inputs with and without a dimension for samples differ"
+            self.require_same(value, later[name], what)
 
     def gradients(self) -> None:
         inducing = self.inducing.clone().requires_grad_()
         rows = self.rows.clone().requires_grad_()
-        total = torch.zeros((), dtype=self.dtype, device=self.device)
-        for value in self.outcome(inducing, rows).values():
-            total = total + (value * self.normal(*value.shape)).sum()
+        total = self.mixed(self.outcome(inducing, rows).values())
         parameters = {n: p for n, p in self.subject.named_parameters() if p.requires_grad}
         variables = {**parameters, "rows": rows, "inducing": inducing}
         gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
@@ -127,13 +118,12 @@ class SamplingRequirements(Requirements, ABC):
     def prior(self) -> None:
         root = self.normal(SAMPLES, ROWS, ROWS)
         kernel_matrix = root @ root.mT + torch.eye(ROWS, dtype=self.dtype, device=self.device)
-        sample = self.draw_prior(kernel_matrix).rsample(generator=self.random().generator)
+        sample = self.layer.prior(kernel_matrix).rsample(generator=self.random().generator)
         self.require(
             sample.shape[:2] == (SAMPLES, ROWS),
             f"a sample of its prior at {SAMPLES} x {ROWS} points has shape {tuple(sample.shape)}",
         )
-        self.require(sample.dtype == self.dtype, f"its prior is of {sample.dtype}")
-        self.require(sample.isfinite().all(), "a sample of its prior is not finite")
+        self.require_value("a sample of its prior", sample)
 
     def require_divergence(self, integrated: Tensor, drawn: Tensor) -> None:
         r"""Both have the mean :math:`-\mathrm{KL}(q \| p)`."""
