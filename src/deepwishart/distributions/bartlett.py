@@ -21,21 +21,6 @@ from torch import Tensor
 
 from deepwishart import linalg
 
-__all__ = [
-    "concentrations",
-    "factor_noise",
-    "log_mixing_volume",
-    "log_prob_factor",
-    "log_scale_volume",
-    "mix",
-    "rank_of",
-    "root_of",
-    "sample_factor",
-    "standard_gamma",
-    "standard_normal",
-    "unmix",
-]
-
 
 def rank_of(df: float | Tensor, dimension: int) -> int:
     r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer.

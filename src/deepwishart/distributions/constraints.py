@@ -11,8 +11,6 @@ from torch.distributions import constraints
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import root_of
 
-__all__ = ["PositiveSemidefinite"]
-
 
 class PositiveSemidefinite(constraints.Constraint):
     r""":math:`G = G^\top \succeq 0` of rank :math:`m`, with :math:`G_{:m,:m} \succ 0`.

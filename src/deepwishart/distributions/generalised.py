@@ -33,8 +33,6 @@ from deepwishart.distributions.moments import (
     gram_variance,
 )
 
-__all__ = ["GeneralisedSingularWishart"]
-
 
 class Bartlett(NamedTuple):
     r"""Parameters :math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``."""

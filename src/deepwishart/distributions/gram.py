@@ -20,8 +20,6 @@ from deepwishart import linalg
 from deepwishart.distributions.bartlett import root_of
 from deepwishart.distributions.constraints import PositiveSemidefinite
 
-__all__ = ["GramDistribution"]
-
 NO_SAMPLE_SHAPE = torch.Size()
 
 
@@ -237,11 +235,7 @@ class GramDistribution(SeededDistribution, ABC):
                 f"The root given to {self!r} has shape {tuple(root.shape)}; its last two "
                 f"dimensions have to be {wanted}."
             )
-        root = root.detach()
-        if not bool((root == root.tril()).all()):
-            raise ValueError(f"The root given to {self!r} is not zero above its diagonal.")
-        if not bool((root.diagonal(dim1=-2, dim2=-1) > 0).all()):
-            raise ValueError(f"The root given to {self!r} has a diagonal that is not positive.")
+        _check_lower(root.detach(), f"The root given to {self!r}")
         self._check_batch(root)
 
     def _check_batch(self, value: Tensor) -> None:
@@ -264,8 +258,11 @@ def check_scale_tril(scale_tril: Tensor, name: str, owner: str) -> None:
     shape = tuple(scale_tril.shape)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"{name} of {owner} has shape {shape}; it has to be square, (..., P, P).")
-    scale_tril = scale_tril.detach()
-    if not bool((scale_tril == scale_tril.tril()).all()):
-        raise ValueError(f"{name} of {owner} is not lower triangular (or holds NaN).")
-    if not bool((scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
-        raise ValueError(f"{name} of {owner} has a diagonal that is not positive.")
+    _check_lower(scale_tril.detach(), f"{name} of {owner}")
+
+
+def _check_lower(matrix: Tensor, what: str) -> None:
+    if not bool((matrix == matrix.tril()).all()):
+        raise ValueError(f"{what} is not lower triangular: not zero above its diagonal, or NaN.")
+    if not bool((matrix.diagonal(dim1=-2, dim2=-1) > 0).all()):
+        raise ValueError(f"{what} has a diagonal that is not positive.")

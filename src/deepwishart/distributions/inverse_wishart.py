@@ -13,8 +13,6 @@ from deepwishart.distributions.bartlett import concentrations, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 from deepwishart.distributions.wishart import log_multivariate_gamma
 
-__all__ = ["InverseWishart"]
-
 
 class InverseWishart(GramDistribution):
     r"""The law of the inverse of a Wishart matrix: :math:`G^{-1} \sim \mathcal{W}(\Psi^{-1}, \nu)`.

@@ -19,8 +19,6 @@ from deepwishart.distributions.gram import (
     wants_validation,
 )
 
-__all__ = ["MatrixNormal"]
-
 
 class MatrixNormal(SeededDistribution):
     r"""The law of :math:`X = M + L E R^\top` with standard normal :math:`E`.
@@ -63,12 +61,10 @@ class MatrixNormal(SeededDistribution):
         if validate:
             _check_arguments(loc, row_scale_tril, column_scale_tril)
         self.loc = loc
-        self.row_scale_tril = row_scale_tril
-        self.column_scale_tril = column_scale_tril
-        batches = [loc.shape[:-2], row_scale_tril.shape[:-2]]
-        if column_scale_tril is not None:
-            batches.append(column_scale_tril.shape[:-2])
-        super().__init__(torch.broadcast_shapes(*batches), loc.shape[-2:], validate_args=False)
+        self.row_scale_tril, self.column_scale_tril = row_scale_tril, column_scale_tril
+        given = [t for t in (loc, row_scale_tril, column_scale_tril) if t is not None]
+        batch_shape = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
+        super().__init__(batch_shape, loc.shape[-2:], validate_args=False)
         self._validate_args = validate
 
     @property

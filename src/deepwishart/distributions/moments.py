@@ -15,8 +15,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["FactorMoments", "factor_moments", "gram_mean", "gram_variance"]
-
 
 class FactorMoments(NamedTuple):
     r"""Cumulants of the entries of :math:`T`.

@@ -12,8 +12,6 @@ from deepwishart import linalg
 from deepwishart.distributions.bartlett import concentrations, rank_of, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 
-__all__ = ["Wishart"]
-
 
 class Wishart(GramDistribution):
     r"""The law of :math:`G = \sum_{\lambda=1}^\nu n_\lambda n_\lambda^\top`,

@@ -3,8 +3,7 @@
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.combinators import Combination, Product, Scale, Sum
-from deepwishart.kernels.dot_product import DotProduct
-from deepwishart.kernels.linear import Linear
+from deepwishart.kernels.dot_product import DotProduct, Linear
 from deepwishart.kernels.matern import Matern12, Matern32, Matern52
 from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.registry import make, names

@@ -11,7 +11,7 @@ import torch
 from deepwishart._support.choices import unknown
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.linear import Linear
+from deepwishart.kernels.dot_product import Linear
 from deepwishart.kernels.matern import Matern12, Matern32, Matern52
 from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.squared_exponential import SquaredExponential

@@ -11,8 +11,6 @@ from deepwishart import linalg
 from deepwishart.kernels.base import Kernel
 from deepwishart.testing.requirements import Requirements
 
-__all__ = ["check_kernel"]
-
 _ANY_NUMBER_OF_FEATURES = 3
 _JITTER, _VARIANCE = 0.01, 0.3
 

@@ -10,8 +10,6 @@ from torch import Tensor
 from deepwishart.layers.base import GramInducing, GramRows, Layer, LayerSample, Rows
 from deepwishart.testing.sampling import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
 
-__all__ = ["check_layer"]
-
 
 def check_layer(
     layer: Layer, inducing: Tensor, *, dtype: torch.dtype = torch.float64, seed: int = 0

@@ -14,8 +14,6 @@ from torch.distributions import Distribution, biject_to, constraints
 from deepwishart.likelihoods import Likelihood, Mixture
 from deepwishart.testing.requirements import Requirements
 
-__all__ = ["check_likelihood", "draw_targets"]
-
 _SAMPLES, _ROWS, _DRAWS = 3, 5, 4000
 _REACH, _STEP = 20.0, 1.0 / 128  # of the grid over real targets, in asinh of the units of the scale
 _MOST_COUNTS = 20_000

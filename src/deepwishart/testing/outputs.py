@@ -13,8 +13,6 @@ from deepwishart.likelihoods import Likelihood
 from deepwishart.testing.likelihoods import draw_targets
 from deepwishart.testing.sampling import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
 
-__all__ = ["check_output_layer"]
-
 
 def check_output_layer(
     layer: OutputLayer,

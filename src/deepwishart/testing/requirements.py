@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
-__all__ = ["Requirements"]
-
 
 class Requirements:
     """Requirements on ``subject``, a copy of the caller's module, which every complaint names;

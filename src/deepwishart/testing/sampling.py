@@ -13,8 +13,6 @@ from deepwishart.layers.output import OutputLayer
 from deepwishart.randomness import Randomness, RowRandomness
 from deepwishart.testing.requirements import Requirements
 
-__all__ = ["MANY_SAMPLES", "ROWS", "SAMPLES", "SamplingRequirements"]
-
 SAMPLES, MANY_SAMPLES, ROWS = 3, 4000, 4
 
 

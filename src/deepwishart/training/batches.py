@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["Batches", "GivenBatches", "Minibatches"]
-
 Batch = tuple[Tensor, Tensor]
 
 
@@ -25,11 +23,10 @@ class Batches(ABC):
 
     @abstractmethod
     def state(self) -> tuple[Tensor, int]:
-        """What :meth:`load` needs."""
+        """What :meth:`load` needs to continue from here."""
 
     @abstractmethod
-    def load(self, state: Tensor, position: int) -> None:
-        """Continue where :meth:`state` was taken."""
+    def load(self, state: Tensor, position: int) -> None: ...
 
 
 class Minibatches(Batches):
@@ -96,17 +93,20 @@ class GivenBatches(Batches):
     def __init__(self, batches: Iterable[Batch]) -> None:
         self.num_batches = 0  # not known
         self.position = 0
-        self._batches = batches
-        self._iterator: Iterator[Batch] = iter(batches)
+        self._batches = self._over_and_over(batches)
+
+    def _over_and_over(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        found = None
+        while True:
+            for found in batches:
+                yield found
+            if found is None:
+                raise ValueError("The batches have come to an end and cannot be started again.")
+            found = None
 
     def next(self) -> Batch:
         self.position += 1
-        for batch in self._iterator:
-            return batch
-        self._iterator = iter(self._batches)
-        for batch in self._iterator:
-            return batch
-        raise ValueError("The batches have come to an end and cannot be started again.")
+        return next(self._batches)
 
     def state(self) -> tuple[Tensor, int]:
         return torch.empty(0, dtype=torch.uint8), self.position

@@ -11,24 +11,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["ProgressEvent", "make_progress"]
-
 _REFRESH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """One finished step.
-
-    Args:
-        step: number of the step, from 0.
-        total: number of steps of the whole training.
-        elbo: objective of the step, per data point.
-        kl_weight: factor on the KL term.
-        learning_rate: Adam's learning rate.
-        noise: noise standard deviation, averaged over target columns.
-        seconds: training time so far.
-    """
+    """One finished step of ``total``; the rest is what :class:`History` has for it."""
 
     step: int
     total: int
@@ -59,7 +47,7 @@ def make_progress(
     """
     on_terminal = console.is_terminal if console is not None else sys.stderr.isatty()
     if verbose <= 0 or not on_terminal:
-        yield _ignore
+        yield lambda event: None
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -70,10 +58,6 @@ def make_progress(
     )
     with Progress(*columns, console=console or Console(stderr=True)) as bars:
         yield _Bar(bars, label, total)
-
-
-def _ignore(event: ProgressEvent) -> None:
-    return None
 
 
 class _Bar:
