@@ -185,7 +185,7 @@ class GeneralisedSingularWishart(GramDistribution):
         mixed = mix(factor, rows, columns)
         if sticking_the_landing:
             parameters = Bartlett(*(parameter.detach() for parameter in parameters))
-            rows, columns = _detached(rows), _detached(columns)
+            rows, columns = (None if m is None else m.detach() for m in (rows, columns))
             if mixed is not factor:
                 # The value of T is known without the error of the solves; only their gradient
                 # is wanted.
@@ -250,24 +250,15 @@ class GeneralisedSingularWishart(GramDistribution):
                 )
 
     def _check_values(self) -> None:
-        parameters = self._bartlett()
-        for name in ("concentration", "rate", "scale"):
-            value = getattr(parameters, name)
-            if not bool(((value > 0) & value.isfinite()).all()):
-                raise ValueError(
-                    f"{name} of {type(self).__name__} has to be positive and finite everywhere"
-                    + (" below the diagonal." if name == "scale" else ".")
-                )
-        if not bool(parameters.loc.isfinite().all()):
-            raise ValueError(f"loc of {type(self).__name__} holds NaN or infinite values.")
-        for name in ("row_mixing", "column_mixing"):
-            value = getattr(self, name)
+        parameters = self._bartlett()._asdict()
+        for name in self._parameters:
+            value, owner = parameters.get(name, getattr(self, name)), type(self).__name__
             if value is None:
                 continue
-            check_scale_tril(value, name, type(self).__name__)
-            if not bool(value.isfinite().all()):
-                raise ValueError(f"{name} of {type(self).__name__} holds infinite values.")
-
-
-def _detached(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach()
+            if name.endswith("mixing"):
+                check_scale_tril(value, name, owner)
+            if name in ("concentration", "rate", "scale"):
+                if not bool(((value > 0) & value.isfinite()).all()):
+                    raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
+            elif not bool(value.isfinite().all()):
+                raise ValueError(f"{name} of {owner} holds NaN or infinite values.")

@@ -30,10 +30,9 @@ class ArcCosine(DotProduct):
         bias: initial variance of the hidden units' biases; 0 for none, and then none is learned.
         dtype, device: of the parameters.
 
-    Example:
-        >>> kernel = ArcCosine(order=1, bias=0.0)
-        >>> kernel.square(torch.tensor([[3.0], [-2.0]])).tolist()
-        [[9.0, 0.0], [0.0, 4.0]]
+    >>> kernel = ArcCosine(order=1, bias=0.0)
+    >>> kernel.square(torch.tensor([[3.0], [-2.0]])).tolist()
+    [[9.0, 0.0], [0.0, 4.0]]
     """
 
     def __init__(

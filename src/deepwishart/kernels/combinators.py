@@ -23,10 +23,9 @@ class Combination(Kernel):
     Args:
         kernels: the parts.
 
-    Example:
-        >>> from deepwishart.kernels import Linear, SquaredExponential
-        >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
-        True
+    >>> from deepwishart.kernels import Linear, SquaredExponential
+    >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
+    True
     """
 
     def __init__(self, *kernels: Kernel) -> None:
@@ -76,11 +75,10 @@ class Sum(Combination):
     Args:
         kernels: the terms.
 
-    Example:
-        >>> import torch
-        >>> from deepwishart.kernels import Linear
-        >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
-        3.0
+    >>> import torch
+    >>> from deepwishart.kernels import Linear
+    >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
+    3.0
     """
 
     def combine(self, values: list[Tensor]) -> Tensor:
@@ -93,11 +91,10 @@ class Product(Combination):
     Args:
         kernels: the factors.
 
-    Example:
-        >>> import torch
-        >>> from deepwishart.kernels import Linear
-        >>> (Linear() * Linear(height=2.0)).square(torch.zeros(1, 1)).item()
-        2.0
+    >>> import torch
+    >>> from deepwishart.kernels import Linear
+    >>> (Linear() * Linear(height=2.0)).square(torch.zeros(1, 1)).item()
+    2.0
     """
 
     def combine(self, values: list[Tensor]) -> Tensor:
@@ -111,11 +108,10 @@ class Scale(Combination):
         kernel: the kernel to scale.
         height: initial :math:`h`, positive. It takes its dtype and device from the kernel.
 
-    Example:
-        >>> import torch
-        >>> from deepwishart.kernels import Linear
-        >>> (3.0 * Linear()).square(torch.zeros(1, 1)).item()
-        3.0
+    >>> import torch
+    >>> from deepwishart.kernels import Linear
+    >>> (3.0 * Linear()).square(torch.zeros(1, 1)).item()
+    3.0
     """
 
     def __init__(self, kernel: Kernel, height: float = 1.0) -> None:

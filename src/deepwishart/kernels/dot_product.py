@@ -23,10 +23,9 @@ class DotProduct(Kernel):
         bias: initial :math:`b`; 0 for none, and then none is learned.
         dtype, device: of the parameters.
 
-    Example:
-        >>> from deepwishart.kernels import Linear
-        >>> Linear(bias=0.0).bias
-        tensor(0.)
+    >>> from deepwishart.kernels import Linear
+    >>> Linear(bias=0.0).bias
+    tensor(0.)
     """
 
     log_bias: nn.Parameter | None
@@ -69,9 +68,8 @@ class Linear(DotProduct):
         num_features: None for :math:`\ell = 1`, which the height already covers; D for one
             lengthscale per feature (ARD).
 
-    Example:
-        >>> Linear(height=2.0).square(torch.tensor([[3.0]])).item()
-        20.0
+    >>> Linear(height=2.0).square(torch.tensor([[3.0]])).item()
+    20.0
     """
 
     log_lengthscale: nn.Parameter | None

@@ -14,10 +14,9 @@ class Matern12(Stationary):
     It has a cusp where points coincide; the gradient there is taken to be 0. :math:`R` and the
     arguments are those of :class:`Stationary`.
 
-    Example:
-        >>> import torch
-        >>> round(Matern12().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-        0.3679
+    >>> import torch
+    >>> round(Matern12().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.3679
     """
 
     def profile(self, squared_distance: Tensor) -> Tensor:
@@ -30,10 +29,9 @@ class Matern32(Stationary):
 
     :math:`R` and the arguments are those of :class:`Stationary`.
 
-    Example:
-        >>> import torch
-        >>> round(Matern32().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-        0.4834
+    >>> import torch
+    >>> round(Matern32().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.4834
     """
 
     def profile(self, squared_distance: Tensor) -> Tensor:
@@ -46,10 +44,9 @@ class Matern52(Stationary):
 
     :math:`R` and the arguments are those of :class:`Stationary`.
 
-    Example:
-        >>> import torch
-        >>> round(Matern52().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-        0.524
+    >>> import torch
+    >>> round(Matern52().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.524
     """
 
     def profile(self, squared_distance: Tensor) -> Tensor:

@@ -20,10 +20,9 @@ class RationalQuadratic(Stationary):
         alpha: initial :math:`\alpha`; small values mix widely different lengthscales.
         height, lengthscale, num_features, dtype, device: as in :class:`Stationary`.
 
-    Example:
-        >>> kernel = RationalQuadratic(alpha=1.0)
-        >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-        0.6667
+    >>> kernel = RationalQuadratic(alpha=1.0)
+    >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.6667
     """
 
     def __init__(

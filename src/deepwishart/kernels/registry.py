@@ -34,9 +34,8 @@ _WITHOUT_ARD: dict[str, Callable[..., Kernel]] = {
 def names() -> tuple[str, ...]:
     """The names that :func:`make` knows, in alphabetical order.
 
-    Example:
-        >>> "matern52" in names()
-        True
+    >>> "matern52" in names()
+    True
     """
     return tuple(sorted([*_ARD, *_WITHOUT_ARD]))
 
@@ -57,9 +56,8 @@ def make(
             have no lengthscale, and by a given kernel, which has decided already.
         dtype, device: of the parameters.
 
-    Example:
-        >>> make("matern32", num_features=4)
-        Matern32(height=1, lengthscale=[1, 1, 1, 1])
+    >>> make("matern32", num_features=4)
+    Matern32(height=1, lengthscale=[1, 1, 1, 1])
     """
     if isinstance(name, Kernel):
         return copy.deepcopy(name).to(dtype=dtype, device=device)

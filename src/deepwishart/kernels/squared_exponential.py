@@ -22,10 +22,9 @@ class SquaredExponential(Stationary):
         num_features: None for a single lengthscale, D for one per feature (ARD).
         dtype, device: of the parameters.
 
-    Example:
-        >>> kernel = SquaredExponential(height=2.0)
-        >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]
-        [2.0, 0.27067...]
+    >>> kernel = SquaredExponential(height=2.0)
+    >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]
+    [2.0, 0.27067...]
 
     Its matrices are made in one operation each, without the steps of the base class.
     """

@@ -23,12 +23,11 @@ class Stationary(Kernel):
         num_features: None for a single lengthscale, D for one per feature (ARD).
         dtype, device: of the parameters.
 
-    Example:
-        >>> class Cauchy(Stationary):
-        ...     def profile(self, squared_distance):
-        ...         return 1 / (1 + squared_distance)
-        >>> Cauchy().cross(torch.tensor([[0.0]]), torch.tensor([[1.0]]))
-        tensor([[0.5000]], grad_fn=<MulBackward0>)
+    >>> class Cauchy(Stationary):
+    ...     def profile(self, squared_distance):
+    ...         return 1 / (1 + squared_distance)
+    >>> Cauchy().cross(torch.tensor([[0.0]]), torch.tensor([[1.0]]))
+    tensor([[0.5000]], grad_fn=<MulBackward0>)
     """
 
     def __init__(

@@ -33,9 +33,8 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     Raises:
         AssertionError: naming the kernel and the violated property.
 
-    Example:
-        >>> from deepwishart.kernels import SquaredExponential
-        >>> check_kernel(SquaredExponential(height=2.0, lengthscale=0.7))
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> check_kernel(SquaredExponential(height=2.0, lengthscale=0.7))
     """
     check = _KernelCheck(copy.deepcopy(kernel).to(dtype), dtype, seed)
     check.dtype_and_determinism()

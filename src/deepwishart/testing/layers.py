@@ -38,11 +38,10 @@ def check_layer(
     Raises:
         AssertionError: naming the layer and the violated property.
 
-    Example:
-        >>> from deepwishart.kernels import SquaredExponential
-        >>> from deepwishart.layers import GlobalInducingLayer
-        >>> points = torch.linspace(-1, 1, 5).unsqueeze(-1)
-        >>> check_layer(GlobalInducingLayer(SquaredExponential(), points.sin()), points)
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GlobalInducingLayer
+    >>> points = torch.linspace(-1, 1, 5).unsqueeze(-1)
+    >>> check_layer(GlobalInducingLayer(SquaredExponential(), points.sin()), points)
     """
     check = _LayerCheck(copy.deepcopy(layer).to(dtype), inducing, dtype, seed)
     check.shapes()

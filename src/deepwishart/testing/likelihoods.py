@@ -48,9 +48,8 @@ def check_likelihood(
     Raises:
         AssertionError: naming the likelihood and the violated property.
 
-    Example:
-        >>> from deepwishart.likelihoods import Gaussian
-        >>> check_likelihood(Gaussian(num_outputs=2, noise=0.3))
+    >>> from deepwishart.likelihoods import Gaussian
+    >>> check_likelihood(Gaussian(num_outputs=2, noise=0.3))
     """
     check = _LikelihoodCheck(copy.deepcopy(likelihood).to(dtype), dtype, seed)
     check.shapes_and_dtype()

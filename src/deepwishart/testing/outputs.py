@@ -41,13 +41,12 @@ def check_output_layer(
     Raises:
         AssertionError: naming the layer and the violated property.
 
-    Example:
-        >>> from deepwishart.kernels import SquaredExponential
-        >>> from deepwishart.layers import GPOutputLayer
-        >>> from deepwishart.likelihoods import Gaussian
-        >>> points = torch.linspace(-1, 1, 5).unsqueeze(-1)
-        >>> layer = GPOutputLayer(SquaredExponential(), points.sin())
-        >>> check_output_layer(layer, points, Gaussian(1))
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GPOutputLayer
+    >>> from deepwishart.likelihoods import Gaussian
+    >>> points = torch.linspace(-1, 1, 5).unsqueeze(-1)
+    >>> layer = GPOutputLayer(SquaredExponential(), points.sin())
+    >>> check_output_layer(layer, points, Gaussian(1))
     """
     part, observed = copy.deepcopy(layer).to(dtype), copy.deepcopy(likelihood).to(dtype)
     check = _OutputCheck(part, inducing, observed, dtype, seed)

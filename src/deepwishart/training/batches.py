@@ -1,9 +1,8 @@
-"""The rows of each step."""
+"""The rows of each step: an endless sequence of batches, to be continued where it was left."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -12,24 +11,7 @@ from torch import Tensor
 Batch = tuple[Tensor, Tensor]
 
 
-class Batches(ABC):
-    """An endless sequence of batches, which can be continued where it was left."""
-
-    num_batches: int
-
-    @abstractmethod
-    def next(self) -> Batch:
-        """Inputs and targets of the next step."""
-
-    @abstractmethod
-    def state(self) -> tuple[Tensor, int]:
-        """What :meth:`load` needs to continue from here."""
-
-    @abstractmethod
-    def load(self, state: Tensor, position: int) -> None: ...
-
-
-class Minibatches(Batches):
+class Minibatches:
     r"""A new random order every epoch, cut into :math:`\lceil N / B \rceil` batches whose sizes
     differ by at most one.
 
@@ -51,6 +33,7 @@ class Minibatches(Batches):
         self._begin_epoch()
 
     def next(self) -> Batch:
+        """Inputs and targets of the next step."""
         if self.num_batches == 1:
             return self.X, self.y
         if self.position == self.num_batches:
@@ -77,7 +60,7 @@ class Minibatches(Batches):
             self._order = order.tensor_split(self.num_batches)
 
 
-class GivenBatches(Batches):
+class GivenBatches:
     """Batches of somebody else's making, such as a data loader's; over again when they end.
 
     Args:
@@ -115,3 +98,6 @@ class GivenBatches(Batches):
         """Skip what was seen already."""
         while self.position < position:
             self.next()
+
+
+Batches = Minibatches | GivenBatches

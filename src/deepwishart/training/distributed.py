@@ -133,11 +133,6 @@ class Parallel:
     def from_leader(self, content: bytes, device: torch.device) -> bytes:
         """The leader's ``content``, on every process."""
         source = 0 if self.group is None else dist.get_global_rank(self.group, 0)
-        size = torch.tensor(len(content), device=device)
-        dist.broadcast(size, source, group=self.group)
-        data = torch.zeros(int(size), dtype=torch.uint8)
-        if self.leads:
-            data = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        data = data.to(device)
-        dist.broadcast(data, source, group=self.group)
-        return data.cpu().numpy().tobytes()
+        shared = [content]
+        dist.broadcast_object_list(shared, source, group=self.group, device=device)
+        return shared[0]

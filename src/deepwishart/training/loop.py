@@ -11,7 +11,7 @@ from torch import Tensor
 
 from deepwishart import objectives
 from deepwishart.models import DeepKernelProcess
-from deepwishart.training.batches import Batches, GivenBatches, Minibatches
+from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
 from deepwishart.training.guard import Guard, explain
@@ -21,8 +21,7 @@ from deepwishart.training.progress import ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol
 from deepwishart.training.state import TrainingState, fingerprint
 
-_GO_ON, _EARLY_STOPPING, _INTERRUPT = range(3)
-_REASONS = {_GO_ON: None, _EARLY_STOPPING: "early_stopping", _INTERRUPT: "interrupt"}
+_REASONS = (None, "early_stopping", "interrupt")
 
 
 def train(
@@ -105,8 +104,8 @@ def train(
                 if progress is not None and parallel.leads:
                     latest = (getattr(history, name)[-1] for name in COLUMNS[1:])
                     progress(ProgressEvent(state.step - 1, protocol.max_iter, *latest))
-                verdict = _EARLY_STOPPING if should_stop and should_stop(history) else _GO_ON
-                verdict = _INTERRUPT if interrupts else verdict
+                enough = should_stop is not None and should_stop(history)
+                verdict = 2 if interrupts else int(enough)
                 history.stopped_by = _REASONS[parallel.largest(verdict, model.device)]
                 if history.stopped_by is None and state.step == protocol.max_iter:
                     history.stopped_by = "max_iter"
@@ -188,7 +187,7 @@ def _gradient(
 
 def _start(
     model: DeepKernelProcess,
-    data: tuple[Tensor, Tensor] | Batches,
+    data: tuple[Tensor, Tensor] | GivenBatches,
     protocol: Protocol,
     seed: int,
     history: History,
@@ -203,13 +202,15 @@ def _start(
     source = torch.Generator().manual_seed(seed)
     noise_seed, order_seed = torch.randint(2**62, (2,), generator=source).tolist()
     rows = (
-        data if isinstance(data, Batches) else Minibatches(*data, protocol.batch_size, order_seed)
+        data
+        if isinstance(data, GivenBatches)
+        else Minibatches(*data, protocol.batch_size, order_seed)
     )
     state = TrainingState(
         model, rows, protocol, seed=noise_seed, history=history, make_optimiser=optimiser
     )
     history.stopped_by = None
-    if not isinstance(data, Batches) and (checkpoints is not None or parallel.world > 1):
+    if not isinstance(data, GivenBatches) and (checkpoints is not None or parallel.world > 1):
         state.data = fingerprint(*data)
     if parallel.leads:
         _resume(state, checkpoints, resume)
@@ -240,7 +241,7 @@ def _check_data(
     batches: Iterable[tuple[Tensor, Tensor]] | None,
     num_data: int | None,
     checkpoints: CheckpointStore | None,
-) -> tuple[tuple[Tensor, Tensor] | Batches, int]:
+) -> tuple[tuple[Tensor, Tensor] | GivenBatches, int]:
     """The data as they will be visited, and the number of their rows."""
     if batches is None:
         if X is None or y is None:

@@ -57,27 +57,20 @@ def make_progress(
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console or Console(stderr=True)) as bars:
-        yield _Bar(bars, label, total)
+        task = bars.add_task(label, total=total, numbers="")
+        drawn_at, first = 0.0, (0, 0.0)
 
+        def show(event: ProgressEvent) -> None:
+            nonlocal drawn_at, first
+            now = time.monotonic()
+            # Speed counts from the first event: a resumed run starts with many steps done.
+            first = first if drawn_at else (event.step, now)
+            # Drawing costs more than a step's bookkeeping.
+            if now - drawn_at < _REFRESH_SECONDS and event.step + 1 < event.total:
+                return
+            drawn_at, elapsed = now, now - first[1]
+            speed = f"{(event.step - first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
+            numbers = f"ELBO {event.elbo:.3f}  noise {event.noise:.3g}  {speed} steps/s"
+            bars.update(task, completed=event.step + 1, total=event.total, numbers=numbers)
 
-class _Bar:
-    """Passes events on to rich, at most once every tenth of a second: drawing costs more than
-    a step's bookkeeping."""
-
-    def __init__(self, bars: Progress, label: str, total: int) -> None:
-        self._bars = bars
-        self._task = bars.add_task(label, total=total, numbers="")
-        self._drawn_at = 0.0
-        self._first: tuple[int, float] | None = None
-
-    def __call__(self, event: ProgressEvent) -> None:
-        now = time.monotonic()
-        # Speed counts from the first event: a resumed run starts with many steps done.
-        self._first = self._first or (event.step, now)
-        if now - self._drawn_at < _REFRESH_SECONDS and event.step + 1 < event.total:
-            return
-        self._drawn_at = now
-        elapsed = now - self._first[1]
-        speed = f"{(event.step - self._first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
-        numbers = f"ELBO {event.elbo:.3f}  noise {event.noise:.3g}  {speed} steps/s"
-        self._bars.update(self._task, completed=event.step + 1, total=event.total, numbers=numbers)
+        yield show
