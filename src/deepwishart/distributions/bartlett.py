@@ -85,10 +85,7 @@ def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> 
 
 
 def factor_noise(
-    batch_shape: torch.Size,
-    num_rows: int,
-    concentration: Tensor,
-    generator: torch.Generator | None,
+    batch_shape: torch.Size, num_rows: int, concentration: Tensor, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     r"""The randomness of a Bartlett factor: :math:`\gamma_j \sim \text{Gamma}(\alpha_j, 1)`,
     ``(*batch_shape, m)``, with its implicit gradient, and standard normal :math:`\epsilon`,
@@ -220,11 +217,7 @@ def log_mixing_volume(
     .. math:: (P + 1) \sum_{i \le m} \log R_{ii} + m \sum_{i > m} \log R_{ii}
               + 2 \sum_{k \le m} (P - k + 1) \log C_{kk}
 
-    Zero for unit diagonals, which lose no generality: see :doc:`/theory`. In the second sum, row
-    :math:`i` of :math:`T C` is the row of :math:`T` times the leading
-    :math:`\min(i, m) \times \min(i, m)` block of :math:`C`, which counts :math:`C_{kk}` once for
-    each of the rows :math:`k, \dots, P`; the map from the factor to its Gram matrix counts it as
-    often again.
+    Zero for unit diagonals, which lose no generality; :doc:`/theory` derives both.
 
     >>> log_mixing_volume(None, math.e * torch.eye(2), num_rows=4, rank=2)
     tensor(14.)

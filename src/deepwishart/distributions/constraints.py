@@ -49,7 +49,7 @@ class PositiveSemidefinite(constraints.Constraint):
         """Whether each matrix ``(..., P, P)`` satisfies the constraint; boolean ``(...)``."""
         value = value.detach()
         good = torch.ones(value.shape[:-2], dtype=torch.bool, device=value.device)
-        if not self._has_shape(value):
+        if value.shape[-2:] != (self.dimension, self.dimension):
             return ~good
         identity = torch.eye(self.dimension, dtype=value.dtype, device=value.device)
         for holds in self._tests().values():
@@ -59,7 +59,7 @@ class PositiveSemidefinite(constraints.Constraint):
 
     def explain(self, value: Tensor) -> str | None:
         """The first way in which some matrix of ``value`` violates the constraint, or ``None``."""
-        if not self._has_shape(value):
+        if value.shape[-2:] != (self.dimension, self.dimension):
             wanted = f"(..., {self.dimension}, {self.dimension})"
             return f"its shape is {tuple(value.shape)} instead of {wanted}"
         tests = self._tests().items()
@@ -77,9 +77,6 @@ class PositiveSemidefinite(constraints.Constraint):
             ),
             f"its rank is above {self.rank}": self._rank_bounded,
         }
-
-    def _has_shape(self, value: Tensor) -> bool:
-        return value.shape[-2:] == (self.dimension, self.dimension)
 
     def _symmetric(self, value: Tensor) -> Tensor:
         size = value.diagonal(dim1=-2, dim2=-1).abs().sqrt()

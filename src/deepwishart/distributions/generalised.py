@@ -21,11 +21,7 @@ from deepwishart.distributions.bartlett import (
     sample_factor,
     unmix,
 )
-from deepwishart.distributions.gram import (
-    NO_SAMPLE_SHAPE,
-    GramDistribution,
-    check_scale_tril,
-)
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
 from deepwishart.distributions.moments import (
     FactorMoments,
     factor_moments,
@@ -168,14 +164,11 @@ class GeneralisedSingularWishart(GramDistribution):
         landing is to stick with mixed rows or columns.
 
         *Sticking the landing* evaluates the density with :math:`\alpha, \beta, \mu, \sigma, R, C`
-        detached, so that their gradients flow along the sample only. What this leaves out, the
-        derivative of :math:`\log q` in its parameters at fixed :math:`G`, has expectation zero
-        and would be nothing but noise where :math:`q` is the true posterior. For :math:`R` and
-        :math:`C`, holding :math:`G` fixed is not holding :math:`T` fixed: the density is that of
-        :math:`T = \bar R^{-1} A \bar C^{-1}`, :math:`A = R T C`, with bars for what is detached.
-        To detach the volumes of :math:`R` and :math:`C` next to the drawn :math:`T` would be wrong:
-        it leaves out :math:`-\nabla \log|\text{volume}|`, which is not zero on average.
-        :math:`\Sigma` is never detached: lower layers reach this density through it.
+        detached, so that their gradients flow along the sample only; what this leaves out has
+        expectation zero. For :math:`R` and :math:`C`, the density is that of
+        :math:`T = \bar R^{-1} A \bar C^{-1}`, :math:`A = R T C`, with bars for what is detached: it
+        is :math:`G` that is held fixed, and not :math:`T` (:doc:`/theory`). :math:`\Sigma` is never
+        detached: lower layers reach this density through it.
 
         The root is ``(*sample_shape, *batch_shape, P, m)`` and the log density
         ``(*sample_shape, *batch_shape)``.

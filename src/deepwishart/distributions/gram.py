@@ -221,8 +221,7 @@ class GramDistribution(SeededDistribution, ABC):
             )
 
     def _validate_sample(self, value: Tensor) -> None:
-        problem = PositiveSemidefinite(self.dimension, self.rank).explain(value)
-        if problem is not None:
+        if (problem := self.support.explain(value)) is not None:
             raise ValueError(
                 f"The value given to log_prob is outside the support of {self!r}: {problem}."
             )

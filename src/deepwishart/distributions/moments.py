@@ -54,8 +54,9 @@ def factor_moments(
     second = m2 - m1.square()
     third = m3 - 3.0 * m1 * m2 + 2.0 * m1**3
     fourth = m4 - 4.0 * m1 * m3 - 3.0 * m2.square() + 12.0 * m1.square() * m2 - 6.0 * m1**4
-    mean = _with_diagonal(loc, m1.to(dtype))
-    variance = _with_diagonal(scale.square().tril(-1), second.to(dtype))
+    diagonal = torch.eye(*loc.shape[-2:], dtype=torch.bool, device=loc.device)
+    mean = torch.where(diagonal, m1.to(dtype).unsqueeze(-2), loc)
+    variance = torch.where(diagonal, second.to(dtype).unsqueeze(-2), scale.square().tril(-1))
     return FactorMoments(mean, variance, third.to(dtype), fourth.to(dtype))
 
 
@@ -129,10 +130,3 @@ def gram_variance(
     return (
         (one_sided + one_sided.mT + of_columns).sum(-3) + paired + (D_diag.mT @ W.square() @ D_diag)
     )
-
-
-def _with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
-    batch = torch.broadcast_shapes(matrix.shape[:-2], diagonal.shape[:-1])
-    matrix = matrix.expand(*batch, *matrix.shape[-2:])
-    diagonal = diagonal.expand(*batch, diagonal.shape[-1])
-    return torch.diagonal_scatter(matrix, diagonal, dim1=-2, dim2=-1)

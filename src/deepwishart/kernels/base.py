@@ -129,9 +129,7 @@ class Kernel(nn.Module, ABC):
             return Product(self, other)
         return Scale(self, float(other)) if isinstance(other, int | float) else NotImplemented
 
-    def __rmul__(self, other: float) -> Product | Scale:
-        """A positive number times a kernel."""
-        return self.__mul__(other)
+    __rmul__ = __mul__
 
     def _square(self, norms: Tensor, inner: Tensor) -> Tensor:
         matrix = self.elementwise(norms.unsqueeze(-1), inner, norms.unsqueeze(-2))

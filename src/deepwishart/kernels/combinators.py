@@ -72,9 +72,6 @@ class Combination(Kernel):
 class Sum(Combination):
     r"""The kernel :math:`k(x, y) = \sum_m k_m(x, y)`, also written ``k1 + k2``.
 
-    Args:
-        kernels: the terms.
-
     >>> import torch
     >>> from deepwishart.kernels import Linear
     >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
@@ -87,9 +84,6 @@ class Sum(Combination):
 
 class Product(Combination):
     r"""The kernel :math:`k(x, y) = \prod_m k_m(x, y)`, also written ``k1 * k2``.
-
-    Args:
-        kernels: the factors.
 
     >>> import torch
     >>> from deepwishart.kernels import Linear

@@ -90,10 +90,7 @@ class Stationary(Kernel):
 
 
 def centre_of(features: Tensor) -> Tensor:
-    r"""The mean row, (..., P, D) to (..., 1, D), as a constant.
-
-    Distances do not change when every point moves by the same constant, so subtracting this
-    changes neither values nor gradients; it keeps the terms of
-    :math:`G_{ii} - 2 G_{ij} + G_{jj}` small, and with them the rounding that cancellation leaves.
-    """
+    r"""The mean row, (..., P, D) to (..., 1, D), as a constant. Subtracting it changes neither
+    distances nor gradients; it keeps the terms of :math:`G_{ii} - 2 G_{ij} + G_{jj}` small, and
+    with them the rounding that cancellation leaves."""
     return features.detach().mean(-2, keepdim=True)

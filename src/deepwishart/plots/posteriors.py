@@ -50,8 +50,7 @@ def posterior(
         prediction: predictive mean and standard deviation, ``(M,)`` each.
         data: inputs and targets to show as points.
         name: name of the model.
-        input_label: the input with its unit, for the axes.
-        target: the target with its unit, for the axes.
+        input_label, target: input and target with their units, for the axes.
 
     >>> import torch
     >>> import deepwishart as dw
@@ -90,10 +89,7 @@ def compare_posteriors(
 
     Args:
         models: by name, ``samples`` and ``prediction`` as :func:`posterior` takes them.
-        x: inputs ``(M,)`` or ``(M, 1)``, in any order.
-        data: inputs and targets to show as points.
-        input_label: the input with its unit, for the axes.
-        target: the target with its unit, for the axes.
+        x, data, input_label, target: as there.
 
     >>> import torch
     >>> from deepwishart.models import FunctionSamples
@@ -165,9 +161,15 @@ def _check(x: Any, samples: Any, prediction: tuple[Any, Any], name: str) -> tupl
         raise ValueError(f"{name} has width 1: the panels are about two features.")
     if functions.shape[-1] != 1:
         raise ValueError(f"{name} has {functions.shape[-1]} targets; one is needed.")
-    mean, stddev = (_values(part, inputs, name) for part in prediction)
-    curves = functions[:, order, 0], features[:, order]
-    return inputs[order], *curves, mean[order], stddev[order]
+    moments = [as_array(part) for part in prediction]
+    for moment in moments:
+        if moment.shape not in (inputs.shape, (*inputs.shape, 1)):
+            raise ValueError(
+                f"Predictions of {name} have shape {moment.shape}, but x has {len(inputs)} rows "
+                "and a band is for one target."
+            )
+    mean, stddev = (moment.ravel()[order] for moment in moments)
+    return inputs[order], functions[:, order, 0], features[:, order], mean, stddev
 
 
 def _one_input(x: Any, what: str) -> np.ndarray:
@@ -180,16 +182,6 @@ def _one_input(x: Any, what: str) -> np.ndarray:
             f"{values.shape}. For several inputs, predictions() shows rows one by one."
         )
     return values
-
-
-def _values(values: Any, x: np.ndarray, name: str) -> np.ndarray:
-    found = as_array(values)
-    if found.shape not in (x.shape, (*x.shape, 1)):
-        raise ValueError(
-            f"Predictions of {name} have shape {found.shape}, but x has {len(x)} rows and a band "
-            "is for one target."
-        )
-    return found.reshape(x.shape)
 
 
 def _points(data: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:

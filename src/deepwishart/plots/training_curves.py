@@ -39,12 +39,7 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
         noise.plot(history.step, history.noise, color=colour, label=name)
     _shade_annealing(bound, histories)
     tidy(bound, title="Evidence lower bound", xlabel="training step", ylabel="ELBO (nats per row)")
-    tidy(
-        noise,
-        title="Learned noise",
-        xlabel="training step",
-        ylabel="noise (standardised units)",
-    )
+    tidy(noise, title="Learned noise", xlabel="training step", ylabel="noise (standardised units)")
     noise.set_ylim(0.0, 1.1 * max(max(history.noise) for history in histories.values()))
     for axes in (bound, noise):
         axes.margins(x=0.01)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deepwishart.layers.base import GramInducing, GramRows, Layer, LayerSample, Rows
-from deepwishart.testing.sampling import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
+from deepwishart.testing.requirements import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
 
 
 def check_layer(

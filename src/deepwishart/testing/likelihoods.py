@@ -199,30 +199,25 @@ class _LikelihoodCheck(Requirements):
     @torch.no_grad()
     def expectation(self) -> None:
         y, mean, variance = self.moments()
-        self.require_close(
-            self.expected(y, mean, torch.zeros_like(variance)),
-            self.likelihood.distribution(mean).log_prob(y).sum(-1),
-            "expected_log_prob without variance is not the log density",
-        )
+        found = self.expected(y, mean, torch.zeros_like(variance))
+        log_density = self.likelihood.distribution(mean).log_prob(y).sum(-1)
+        what = "expected_log_prob without variance is not the log density"
+        self.require_close(found, log_density, what)
+        what = "expected_log_prob is not the expectation of log p(y|f)"
         for found, integral in self._one_column_less(self.expected, y, mean, variance):
             scale = integral.abs().clamp_min(1.0)
-            self.require_close(
-                found / scale,
-                integral / scale,
-                "expected_log_prob is not the expectation of log p(y|f)",
-                1e-2,  # room for quadrature; a forgotten variance misses by far more
-            )
+            # Room for quadrature; a forgotten variance misses by far more.
+            self.require_close(found / scale, integral / scale, what, 1e-2)
 
     @torch.no_grad()
     def predictive(self) -> None:
         y, mean, variance = self.moments()
-        self.require_close(
-            self.predicted(y, mean, torch.zeros_like(variance)),
-            self.likelihood.distribution(mean).log_prob(y).exp(),
-            "predictive without variance is not distribution",
-        )
+        found = self.predicted(y, mean, torch.zeros_like(variance))
+        density = self.likelihood.distribution(mean).log_prob(y).exp()
+        self.require_close(found, density, "predictive without variance is not distribution")
+        what = "predictive is not the expectation of p(y|f)"
         for found, integral in self._one_column_less(self.predicted, y, mean, variance):
-            largest, what = integral.max(), "predictive is not the expectation of p(y|f)"
+            largest = integral.max()
             self.require_close(found / largest, integral / largest, what, 3e-2)
         for power, name in ((1, "mean"), (2, "mean square")):
 

@@ -11,7 +11,7 @@ from deepwishart.layers.gaussian import GaussianSample
 from deepwishart.layers.output import OutputLayer, OutputSample, Summary, add_summaries
 from deepwishart.likelihoods import Likelihood
 from deepwishart.testing.likelihoods import draw_targets
-from deepwishart.testing.sampling import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
+from deepwishart.testing.requirements import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
 
 
 def check_output_layer(
@@ -35,8 +35,7 @@ def check_output_layer(
         layer: the layer to check, which is copied and not changed.
         inducing: features of the inducing points, ``(P, D)``, few and distinct.
         likelihood: one that the layer is for, with as many latent columns as the layer has.
-        dtype: the floating point type to check it in.
-        seed: of the random rows and of all randomness.
+        dtype, seed: as in :func:`check_layer`.
 
     Raises:
         AssertionError: naming the layer and the violated property.

@@ -61,10 +61,8 @@ class Minibatches:
 
 
 class GivenBatches:
-    """Batches of somebody else's making, such as a data loader's; over again when they end.
-
-    Args:
-        batches: pairs of inputs and targets; what cannot be started again is an error when it ends.
+    """Pairs of inputs and targets of somebody else's making, such as a data loader's; over again
+    when they end. What cannot be started again is an error then.
 
     >>> batches = GivenBatches(
     ...     [(torch.zeros(2, 1), torch.zeros(2)), (torch.ones(1, 1), torch.ones(1))]

@@ -132,7 +132,8 @@ def _take_step(
     batch = state.batches.next()
     before = state.generator.get_state()
 
-    error = _gradient(state, batch, num_data, protocol.num_samples, kl_weight, parallel)
+    options = {"num_data": num_data, "num_samples": protocol.num_samples, "kl_weight": kl_weight}
+    error = _gradient(state, parallel, batch, **options)
     elbo, norm = state.buffer[-1].item(), state.gradient.norm().item()
     # Adam squares the gradient.
     if not (math.isfinite(elbo) and norm * norm < torch.finfo(state.gradient.dtype).max):
@@ -151,14 +152,10 @@ def _take_step(
 
 
 def _gradient(
-    state: TrainingState,
-    batch: tuple[Tensor, Tensor],
-    num_data: int,
-    num_samples: int,
-    kl_weight: float,
-    parallel: Parallel,
+    state: TrainingState, parallel: Parallel, batch: tuple[Tensor, Tensor], **options: Any
 ) -> Exception | None:
-    """Put the objective and minus its gradient, summed over processes, into the buffer.
+    """Put the objective and minus its gradient, summed over processes, into the buffer; options
+    are those of :func:`deepwishart.objectives.elbo`.
 
     A numerical error is returned, not raised, with NaN in the buffer: all processes have to
     take part in the sum, and learn from it.
@@ -167,14 +164,7 @@ def _gradient(
     state.buffer.zero_()
     try:
         bound = objectives.elbo if parallel.world == 1 else parallel.elbo
-        elbo = bound(
-            state.model,
-            *batch,
-            num_data=num_data,
-            num_samples=num_samples,
-            kl_weight=kl_weight,
-            generator=state.generator,
-        )
+        elbo = bound(state.model, *batch, generator=state.generator, **options)
         if elbo.requires_grad:
             (-elbo).backward()
         state.buffer[-1] = elbo.detach()
@@ -201,16 +191,13 @@ def _start(
     # the same seed gave when the model was initialised.
     source = torch.Generator().manual_seed(seed)
     noise_seed, order_seed = torch.randint(2**62, (2,), generator=source).tolist()
-    rows = (
-        data
-        if isinstance(data, GivenBatches)
-        else Minibatches(*data, protocol.batch_size, order_seed)
-    )
+    size = protocol.batch_size
+    rows = Minibatches(*data, size, order_seed) if isinstance(data, tuple) else data
     state = TrainingState(
         model, rows, protocol, seed=noise_seed, history=history, make_optimiser=optimiser
     )
     history.stopped_by = None
-    if not isinstance(data, GivenBatches) and (checkpoints is not None or parallel.world > 1):
+    if isinstance(data, tuple) and (checkpoints is not None or parallel.world > 1):
         state.data = fingerprint(*data)
     if parallel.leads:
         _resume(state, checkpoints, resume)

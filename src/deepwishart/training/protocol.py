@@ -175,16 +175,9 @@ def _positive_number(name: str, value: Any, alternative: str = "") -> float:
 
 # The one table of numbers.
 _PROTOCOLS = {
-    "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000, num_samples=10),
+    "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000),
     "fast": Protocol(
-        2_000,
-        5e-2,
-        1e-4,
-        "flat",
-        kl_anneal=100,
-        num_samples=10,
-        factors={"kernel": 3.0, "scale": 0.0},
-        betas=(0.9, 0.99),
+        2_000, 5e-2, 1e-4, "flat", 100, factors={"kernel": 3.0, "scale": 0.0}, betas=(0.9, 0.99)
     ),
 }
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000
