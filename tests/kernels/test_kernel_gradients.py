@@ -11,9 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from deepwishart.kernels import SquaredExponential, Stationary
 from deepwishart.kernels.arc_cosine import relu_correlation, step_correlation
 from deepwishart.kernels.elementary import safe_sqrt
-from deepwishart.kernels.matern12 import matern12_profile
-from deepwishart.kernels.matern32 import matern32_profile
-from deepwishart.kernels.matern52 import matern52_profile
+from deepwishart.kernels.matern import matern12_profile, matern32_profile, matern52_profile
 
 F64 = torch.float64
 SMOOTH = [matern12_profile, matern32_profile, matern52_profile, safe_sqrt]

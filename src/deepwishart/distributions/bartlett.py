@@ -21,28 +21,11 @@ from torch import Tensor
 
 from deepwishart import linalg
 
-__all__ = [
-    "concentrations",
-    "factor_noise",
-    "log_mixing_volume",
-    "log_prob_factor",
-    "log_scale_volume",
-    "mix",
-    "rank_of",
-    "root_of",
-    "sample_factor",
-    "standard_gamma",
-    "standard_normal",
-    "unmix",
-]
-
 
 def rank_of(df: float | Tensor, dimension: int) -> int:
     r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer.
 
-    Args:
-        df: degrees of freedom :math:`\nu`; a tensor has to give one common rank.
-        dimension: number of rows :math:`P`.
+    A tensor of degrees of freedom has to give one common rank.
 
     >>> rank_of(4.5, 5), rank_of(2, 5), rank_of(7.3, 5)
     (5, 2, 5)
@@ -69,15 +52,8 @@ def rank_of(df: float | Tensor, dimension: int) -> int:
 
 
 def concentrations(df: float | Tensor, rank: int, like: Tensor) -> Tensor:
-    r""":math:`\alpha_j = \tfrac12 (\nu - j + 1)` for :math:`j = 1, \dots, m` (Sec. 2.2).
-
-    Args:
-        df: degrees of freedom :math:`\nu`, a number or ``(...)``.
-        rank: :math:`m`.
-        like: tensor whose dtype and device the result takes.
-
-    Returns:
-        ``(..., m)``.
+    r""":math:`\alpha_j = \tfrac12 (\nu - j + 1)` for :math:`j = 1, \dots, m` (Sec. 2.2),
+    ``(..., m)``, with the dtype and device of ``like``.
 
     >>> concentrations(3, 2, torch.zeros(()))
     tensor([1.5000, 1.0000])
@@ -94,9 +70,6 @@ def standard_normal(
     """Standard normal noise with the dtype and device of ``like``.
 
     It is drawn on the generator's device, so a CPU generator serves any model.
-
-    >>> standard_normal(torch.Size([2, 3]), torch.zeros((), dtype=torch.float64)).dtype
-    torch.float64
     """
     source = like.device if generator is None else generator.device
     noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=source)
@@ -105,21 +78,14 @@ def standard_normal(
 
 def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
     r"""Draws of :math:`\text{Gamma}(\alpha, 1)`, away from zero, with their implicit gradient in
-    :math:`\alpha` (Figurnov et al. 2018), which PyTorch's private operation carries.
-
-    >>> standard_gamma(torch.ones(3), None).shape
-    torch.Size([3])
-    """
+    :math:`\alpha` (Figurnov et al. 2018), which PyTorch's private operation carries."""
     source = concentration.device if generator is None else generator.device
     gamma = torch._standard_gamma(concentration.to(source), generator=generator)
     return gamma.clamp_min(torch.finfo(gamma.dtype).tiny).to(concentration.device)
 
 
 def factor_noise(
-    batch_shape: torch.Size,
-    num_rows: int,
-    concentration: Tensor,
-    generator: torch.Generator | None,
+    batch_shape: torch.Size, num_rows: int, concentration: Tensor, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     r"""The randomness of a Bartlett factor: :math:`\gamma_j \sim \text{Gamma}(\alpha_j, 1)`,
     ``(*batch_shape, m)``, with its implicit gradient, and standard normal :math:`\epsilon`,
@@ -127,10 +93,6 @@ def factor_noise(
 
     Normals are drawn in single precision, which is several times faster and plenty for Monte Carlo
     noise.
-
-    >>> gamma, epsilon = factor_noise(torch.Size([4]), 3, torch.ones(2), None)
-    >>> gamma.shape, epsilon.shape
-    (torch.Size([4, 2]), torch.Size([4, 3, 2]))
     """
     rank = concentration.shape[-1]
     gamma = standard_gamma(concentration.expand(*batch_shape, rank), generator)
@@ -158,17 +120,11 @@ def sample_factor(
     finite.
 
     Args:
-        batch_shape: all leading dimensions of the result.
+        batch_shape: all leading dimensions of the result, ``(*batch_shape, P, m)``.
         num_rows: :math:`P`.
-        concentration: :math:`\alpha`, broadcastable to ``(*batch_shape, m)``.
-        rate: :math:`\beta`, likewise.
-        loc: :math:`\mu`, broadcastable to ``(*batch_shape, P, m)``.
-        scale: :math:`\sigma`, likewise; without both of them, :math:`\mu = 0` and
-            :math:`\sigma = 1`.
+        concentration, rate: :math:`\alpha` and :math:`\beta`, ``(..., m)``.
+        loc, scale: :math:`\mu` and :math:`\sigma`, ``(..., P, m)``; without both of them, 0 and 1.
         generator: source of randomness; PyTorch's default generator if ``None``.
-
-    Returns:
-        ``(*batch_shape, P, m)``, lower trapezoidal with positive diagonal.
 
     >>> sample_factor(torch.Size([2]), 4, torch.ones(3)).shape
     torch.Size([2, 4, 3])
@@ -192,14 +148,10 @@ def log_prob_factor(
               + \sum_{j \le m,\, i > j} \log \mathcal{N}(A_{ij}; \mu_{ij}, \sigma_{ij}^2)
 
     Args:
-        factor: :math:`A`, ``(..., P, m)``.
-        concentration: :math:`\alpha`, ``(..., m)``.
-        rate: :math:`\beta`, ``(..., m)``.
-        loc: :math:`\mu`, ``(..., P, m)``; entries on and above the diagonal do not matter.
-        scale: :math:`\sigma`, ``(..., P, m)``; has to be 1 on and above the diagonal.
-
-    Returns:
-        ``(...)``.
+        factor: :math:`A`, ``(..., P, m)``; the result is ``(...)``.
+        concentration, rate: :math:`\alpha` and :math:`\beta`, ``(..., m)``.
+        loc, scale: :math:`\mu` and :math:`\sigma`, ``(..., P, m)``; the latter has to be 1 on and
+            above the diagonal.
 
     >>> one = torch.ones(1)
     >>> log_prob_factor(torch.tensor([[2.0]]), one, one, torch.zeros(1, 1), torch.ones(1, 1))
@@ -226,10 +178,6 @@ def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
 
     Appendices B and C of the paper; in full rank the familiar :math:`(P + 1) \log|L|`.
 
-    Args:
-        scale_tril: :math:`L`, ``(..., P, P)``.
-        rank: :math:`m`.
-
     >>> log_scale_volume(math.e * torch.eye(4), 2)
     tensor(14.)
     """
@@ -242,14 +190,8 @@ def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
 def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
     r""":math:`A = R T C`, again lower trapezoidal with positive diagonal.
 
-    Args:
-        factor: :math:`T`, ``(..., P, m)``.
-        row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; ``None``
-            for the identity.
-        column_mixing: :math:`C`, ``(..., m, m)``, likewise.
-
-    Returns:
-        ``(..., P, m)``.
+    ``row_mixing`` is :math:`R`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
+    here and below; ``None`` is the identity.
 
     >>> mix(torch.tensor([[2.0], [3.0]]), torch.tensor([[1.0, 0.0], [0.5, 1.0]]), None)
     tensor([[2.],
@@ -261,12 +203,7 @@ def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None)
 
 
 def unmix(mixed: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
-    r""":math:`T = R^{-1} A C^{-1}`, the inverse of :func:`mix`; two triangular solves.
-
-    >>> unmix(torch.tensor([[2.0], [4.0]]), torch.tensor([[1.0, 0.0], [0.5, 1.0]]), None)
-    tensor([[2.],
-            [3.]])
-    """
+    r""":math:`T = R^{-1} A C^{-1}`, the inverse of :func:`mix`; two triangular solves."""
     if row_mixing is not None:
         mixed = linalg.solve_lower(row_mixing, mixed)
     return mixed if column_mixing is None else linalg.solve_upper(column_mixing, mixed.mT).mT
@@ -280,17 +217,7 @@ def log_mixing_volume(
     .. math:: (P + 1) \sum_{i \le m} \log R_{ii} + m \sum_{i > m} \log R_{ii}
               + 2 \sum_{k \le m} (P - k + 1) \log C_{kk}
 
-    Zero for unit diagonals, which lose no generality: see :doc:`/theory`. In the second sum, row
-    :math:`i` of :math:`T C` is the row of :math:`T` times the leading
-    :math:`\min(i, m) \times \min(i, m)` block of :math:`C`, which counts :math:`C_{kk}` once for
-    each of the rows :math:`k, \dots, P`; the map from the factor to its Gram matrix counts it as
-    often again.
-
-    Args:
-        row_mixing: :math:`R`, ``(..., P, P)``, or ``None`` for the identity.
-        column_mixing: :math:`C`, ``(..., m, m)``, or ``None`` for the identity.
-        num_rows: :math:`P`.
-        rank: :math:`m`.
+    Zero for unit diagonals, which lose no generality; :doc:`/theory` derives both.
 
     >>> log_mixing_volume(None, math.e * torch.eye(2), num_rows=4, rank=2)
     tensor(14.)
@@ -313,13 +240,6 @@ def root_of(matrix: Tensor, rank: int) -> Tensor:
               \Lambda_{m:} = G_{m:,:m} \Lambda_{:m}^{-\top}
 
     The remaining block :math:`G_{m:,m:}` is determined by these and is not read.
-
-    Args:
-        matrix: :math:`G`, ``(..., P, P)``, of rank ``rank``.
-        rank: :math:`m`.
-
-    Returns:
-        ``(..., P, m)``.
 
     >>> root_of(torch.tensor([[4.0, 6.0], [6.0, 9.0]]), rank=1)
     tensor([[2.],

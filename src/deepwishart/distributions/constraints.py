@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import root_of
-
-__all__ = ["PositiveSemidefinite"]
 
 
 class PositiveSemidefinite(constraints.Constraint):
@@ -47,40 +47,36 @@ class PositiveSemidefinite(constraints.Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """Whether each matrix ``(..., P, P)`` satisfies the constraint; boolean ``(...)``."""
-        if not self._has_shape(value):
-            return torch.zeros(value.shape[:-2], dtype=torch.bool, device=value.device)
         value = value.detach()
-        good = self._finite(value) & self._symmetric(value)
-        good = good & self._leading_positive(self._repaired(value, good))
-        return good & self._rank_bounded(self._repaired(value, good))
+        good = torch.ones(value.shape[:-2], dtype=torch.bool, device=value.device)
+        if value.shape[-2:] != (self.dimension, self.dimension):
+            return ~good
+        identity = torch.eye(self.dimension, dtype=value.dtype, device=value.device)
+        for holds in self._tests().values():
+            # The identity in place of matrices that failed already: one bad matrix spoils no other.
+            good = good & holds(torch.where(good[..., None, None], value, identity))
+        return good
 
     def explain(self, value: Tensor) -> str | None:
         """The first way in which some matrix of ``value`` violates the constraint, or ``None``."""
-        if not self._has_shape(value):
+        if value.shape[-2:] != (self.dimension, self.dimension):
             wanted = f"(..., {self.dimension}, {self.dimension})"
             return f"its shape is {tuple(value.shape)} instead of {wanted}"
-        value = value.detach()
-        if not self._finite(value).all():
-            return "it holds NaN or infinite elements"
-        if not self._symmetric(value).all():
-            return "it is not symmetric"
-        if not self._leading_positive(value).all():
-            block = f"{self.rank} x {self.rank}"
-            if self.rank == self.dimension:
-                return f"it is not positive definite (a rank below {self.rank}, or negative)"
-            return (
-                f"its leading {block} block is not positive definite (a rank below {self.rank}, "
-                "or negative)"
-            )
-        if not self._rank_bounded(value).all():
-            return f"its rank is above {self.rank}"
-        return None
+        tests = self._tests().items()
+        return next((text for text, holds in tests if not holds(value.detach()).all()), None)
 
-    def _has_shape(self, value: Tensor) -> bool:
-        return value.shape[-2:] == (self.dimension, self.dimension)
-
-    def _finite(self, value: Tensor) -> Tensor:
-        return value.isfinite().all(-1).all(-1)
+    def _tests(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """What to ask, in order, by what to say if the answer is no."""
+        full = self.rank == self.dimension
+        block = "it" if full else f"its leading {self.rank} x {self.rank} block"
+        return {
+            "it holds NaN or infinite elements": lambda value: value.isfinite().all(-1).all(-1),
+            "it is not symmetric": self._symmetric,
+            f"{block} is not positive definite (a rank below {self.rank}, or negative)": (
+                self._leading_positive
+            ),
+            f"its rank is above {self.rank}": self._rank_bounded,
+        }
 
     def _symmetric(self, value: Tensor) -> Tensor:
         size = value.diagonal(dim1=-2, dim2=-1).abs().sqrt()
@@ -90,11 +86,6 @@ class PositiveSemidefinite(constraints.Constraint):
     def _leading_positive(self, value: Tensor) -> Tensor:
         block = value[..., : self.rank, : self.rank]
         return constraints.positive_definite.check(0.5 * (block + block.mT))
-
-    def _repaired(self, value: Tensor, good: Tensor) -> Tensor:
-        """The identity in place of matrices that failed already: one bad matrix spoils no other."""
-        identity = torch.eye(self.dimension, dtype=value.dtype, device=value.device)
-        return torch.where(good[..., None, None], value, identity)
 
     def _rank_bounded(self, value: Tensor) -> Tensor:
         r"""Whether the Schur complement :math:`G_{rr} - W G_{mr}`, :math:`W = G_{rm} G_{mm}^{-1}`,

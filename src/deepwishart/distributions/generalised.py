@@ -21,20 +21,13 @@ from deepwishart.distributions.bartlett import (
     sample_factor,
     unmix,
 )
-from deepwishart.distributions.gram import (
-    NO_SAMPLE_SHAPE,
-    GramDistribution,
-    check_scale_tril,
-    wants_validation,
-)
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
 from deepwishart.distributions.moments import (
     FactorMoments,
     factor_moments,
     gram_mean,
     gram_variance,
 )
-
-__all__ = ["GeneralisedSingularWishart"]
 
 
 class Bartlett(NamedTuple):
@@ -96,24 +89,18 @@ class GeneralisedSingularWishart(GramDistribution):
     (torch.Size([4, 3, 2]), True)
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    _parameters: ClassVar[dict[str, constraints.Constraint]] = {
         "concentration": constraints.independent(constraints.positive, 1),
         "rate": constraints.independent(constraints.positive, 1),
         "loc": constraints.independent(constraints.real, 2),
         "scale": constraints.independent(constraints.positive, 2),
-        "covariance_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
         "row_mixing": constraints.lower_cholesky,
         "column_mixing": constraints.lower_cholesky,
     }
+    arg_constraints = GramDistribution.arg_constraints | _parameters
     _event_dims: ClassVar[dict[str, int]] = {
         **GramDistribution._event_dims,
-        "concentration": 1,
-        "rate": 1,
-        "loc": 2,
-        "scale": 2,
-        "row_mixing": 2,
-        "column_mixing": 2,
+        **{name: constraint.event_dim for name, constraint in _parameters.items()},
     }
 
     def __init__(
@@ -130,9 +117,7 @@ class GeneralisedSingularWishart(GramDistribution):
         row_mixing: Tensor | None = None,
         column_mixing: Tensor | None = None,
     ) -> None:
-        validate = wants_validation(validate_args)
-        self._set_scale(covariance_matrix, scale_tril, validate)
-        self._set_df(df, validate)
+        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
         self.rank = rank_of(df, self.dimension)
         self.concentration, self.rate = concentration, rate
         self.loc, self.scale = loc, scale
@@ -162,15 +147,7 @@ class GeneralisedSingularWishart(GramDistribution):
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`\Lambda = L R T C`.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
-        """
+        r"""Draw :math:`\Lambda = L R T C`."""
         factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
         return self.scale_tril @ mix(factor, self.row_mixing, self.column_mixing)
 
@@ -187,30 +164,21 @@ class GeneralisedSingularWishart(GramDistribution):
         landing is to stick with mixed rows or columns.
 
         *Sticking the landing* evaluates the density with :math:`\alpha, \beta, \mu, \sigma, R, C`
-        detached, so that their gradients flow along the sample only. What this leaves out, the
-        derivative of :math:`\log q` in its parameters at fixed :math:`G`, has expectation zero
-        and would be nothing but noise where :math:`q` is the true posterior. For :math:`R` and
-        :math:`C`, holding :math:`G` fixed is not holding :math:`T` fixed: the density is that of
-        :math:`T = \bar R^{-1} A \bar C^{-1}`, :math:`A = R T C`, with bars for what is detached.
-        To detach the volumes of :math:`R` and :math:`C` next to the drawn :math:`T` would be wrong:
-        it leaves out :math:`-\nabla \log|\text{volume}|`, which is not zero on average.
-        :math:`\Sigma` is never detached: lower layers reach this density through it.
+        detached, so that their gradients flow along the sample only; what this leaves out has
+        expectation zero. For :math:`R` and :math:`C`, the density is that of
+        :math:`T = \bar R^{-1} A \bar C^{-1}`, :math:`A = R T C`, with bars for what is detached: it
+        is :math:`G` that is held fixed, and not :math:`T` (:doc:`/theory`). :math:`\Sigma` is never
+        detached: lower layers reach this density through it.
 
-        Args:
-            sample_shape: leading dimensions of the draw.
-            sticking_the_landing: see above.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            the root ``(*sample_shape, *batch_shape, P, m)`` and the log density
-            ``(*sample_shape, *batch_shape)``.
+        The root is ``(*sample_shape, *batch_shape, P, m)`` and the log density
+        ``(*sample_shape, *batch_shape)``.
         """
         parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
         factor = self._rsample_factor(parameters, sample_shape, generator)
         mixed = mix(factor, rows, columns)
         if sticking_the_landing:
             parameters = Bartlett(*(parameter.detach() for parameter in parameters))
-            rows, columns = _detached(rows), _detached(columns)
+            rows, columns = (None if m is None else m.detach() for m in (rows, columns))
             if mixed is not factor:
                 # The value of T is known without the error of the solves; only their gradient
                 # is wanted.
@@ -257,15 +225,10 @@ class GeneralisedSingularWishart(GramDistribution):
         return log_prob_factor(factor, *self._bartlett()) - self._log_volume(rows, columns)
 
     def _check_shapes(self) -> None:
-        vector, matrix = (self.rank,), (self.dimension, self.rank)
-        for name, value, wanted in (
-            ("concentration", self.concentration, vector),
-            ("rate", self.rate, vector),
-            ("loc", self.loc, matrix),
-            ("scale", self.scale, matrix),
-            ("row_mixing", self.row_mixing, (self.dimension, self.dimension)),
-            ("column_mixing", self.column_mixing, (self.rank, self.rank)),
-        ):
+        rows, rank = self.dimension, self.rank
+        shapes = ((rank,), (rank,), (rows, rank), (rows, rank), (rows, rows), (rank, rank))
+        for name, wanted in zip(self._parameters, shapes, strict=True):
+            value = getattr(self, name)
             if value is None:
                 continue
             if value.shape[value.ndim - len(wanted) :] != wanted:
@@ -280,24 +243,15 @@ class GeneralisedSingularWishart(GramDistribution):
                 )
 
     def _check_values(self) -> None:
-        parameters = self._bartlett()
-        for name in ("concentration", "rate", "scale"):
-            value = getattr(parameters, name)
-            if not bool(((value > 0) & value.isfinite()).all()):
-                raise ValueError(
-                    f"{name} of {type(self).__name__} has to be positive and finite everywhere"
-                    + (" below the diagonal." if name == "scale" else ".")
-                )
-        if not bool(parameters.loc.isfinite().all()):
-            raise ValueError(f"loc of {type(self).__name__} holds NaN or infinite values.")
-        for name in ("row_mixing", "column_mixing"):
-            value = getattr(self, name)
+        parameters = self._bartlett()._asdict()
+        for name in self._parameters:
+            value, owner = parameters.get(name, getattr(self, name)), type(self).__name__
             if value is None:
                 continue
-            check_scale_tril(value, name, type(self).__name__)
-            if not bool(value.isfinite().all()):
-                raise ValueError(f"{name} of {type(self).__name__} holds infinite values.")
-
-
-def _detached(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach()
+            if name.endswith("mixing"):
+                check_scale_tril(value, name, owner)
+            if name in ("concentration", "rate", "scale"):
+                if not bool(((value > 0) & value.isfinite()).all()):
+                    raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
+            elif not bool(value.isfinite().all()):
+                raise ValueError(f"{name} of {owner} holds NaN or infinite values.")

@@ -20,12 +20,36 @@ from deepwishart import linalg
 from deepwishart.distributions.bartlett import root_of
 from deepwishart.distributions.constraints import PositiveSemidefinite
 
-__all__ = ["GramDistribution"]
-
 NO_SAMPLE_SHAPE = torch.Size()
 
 
-class GramDistribution(Distribution, ABC):
+class SeededDistribution(Distribution):
+    """A distribution that draws from a generator, and expands by a table of its parameters."""
+
+    has_rsample = True
+    # Tensor attributes and their number of event dimensions.
+    _event_dims: ClassVar[dict[str, int]]
+
+    def sample(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Like :meth:`rsample`, without gradients."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator=generator)  # type: ignore[call-arg]
+
+    def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
+        """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
+        new = copy.copy(self) if _instance is None else _instance
+        for name, event_dims in self._event_dims.items():
+            value = getattr(self, name)
+            if isinstance(value, Tensor):
+                event_shape = value.shape[value.ndim - event_dims :]
+                setattr(new, name, value.expand(*batch_shape, *event_shape))
+        new._batch_shape = torch.Size(batch_shape)
+        return new
+
+
+class GramDistribution(SeededDistribution, ABC):
     r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`.
 
     A subclass sets its parameters, names them in ``_event_dims``, calls ``_initialise``, and
@@ -43,8 +67,11 @@ class GramDistribution(Distribution, ABC):
     (2, torch.Size([5, 3, 2]), torch.Size([5, 3, 3]))
     """
 
-    has_rsample = True
-    # Tensor attributes and their number of event dimensions.
+    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+        "df": constraints.positive,
+        "covariance_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
     _event_dims: ClassVar[dict[str, int]] = {"_scale_tril": 2, "_covariance_matrix": 2, "_df": 0}
 
     rank: int
@@ -53,9 +80,15 @@ class GramDistribution(Distribution, ABC):
     _df: float | Tensor
 
     def _set_scale(
-        self, covariance_matrix: Tensor | None, scale_tril: Tensor | None, validate: bool
-    ) -> None:
-        """Keep the scale matrix, or its Cholesky factor, whichever of the two was given."""
+        self,
+        df: float | Tensor,
+        covariance_matrix: Tensor | None,
+        scale_tril: Tensor | None,
+        validate_args: bool | None,
+    ) -> bool:
+        """Keep the degrees of freedom and the scale matrix, or its Cholesky factor, whichever of
+        the two was given. The answer is whether to validate."""
+        validate = wants_validation(validate_args)
         if (covariance_matrix is None) == (scale_tril is None):
             raise ValueError(
                 f"{type(self).__name__} needs exactly one of covariance_matrix and scale_tril."
@@ -65,12 +98,11 @@ class GramDistribution(Distribution, ABC):
             check_scale_tril(scale_tril, "scale_tril", type(self).__name__)
         if validate and covariance_matrix is not None:
             self._check_covariance(covariance_matrix)
-
-    def _set_df(self, df: float | Tensor, validate: bool) -> None:
-        """A number stays a number, so that what depends on it costs no tensor operation."""
         if validate and not bool(torch.as_tensor(df).isfinite().all()):
             raise ValueError(f"df of {type(self).__name__} holds NaN or infinite values.")
+        # A number stays a number, so that what depends on it costs no tensor operation.
         self._df = df.to(self._scale) if isinstance(df, Tensor) else df
+        return validate
 
     def _initialise(self, validate: bool) -> None:
         """Finish construction; parameters were checked by then, with messages of our own."""
@@ -149,24 +181,11 @@ class GramDistribution(Distribution, ABC):
         root = self.rsample_root(sample_shape, generator=generator)
         return root @ root.mT
 
-    def sample(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Like :meth:`rsample`, without gradients."""
-        with torch.no_grad():
-            return self.rsample(sample_shape, generator=generator)
-
     def log_prob(self, value: Tensor) -> Tensor:
         r"""Log density of :math:`G` on its free elements :math:`G_{ij}, j \le \min(i, m)`.
 
         Costs one :math:`m \times m` Cholesky factorisation and a triangular solve to find the
         root; use :meth:`log_prob_root` where a root is known.
-
-        Args:
-            value: :math:`G`, ``(..., P, P)``.
-
-        Returns:
-            ``(...)``, broadcast with ``batch_shape``.
         """
         if self._validate_args:
             self._validate_sample(value)
@@ -175,26 +194,12 @@ class GramDistribution(Distribution, ABC):
     def log_prob_root(self, root: Tensor) -> Tensor:
         r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`.
 
-        Args:
-            root: ``(..., P, m)``, any lower-trapezoidal root with positive diagonal.
-
-        Returns:
-            ``(...)``, the same as ``log_prob(root @ root.mT)``.
+        The same as ``log_prob(root @ root.mT)`` for any lower-trapezoidal root ``(..., P, m)`` with
+        positive diagonal.
         """
         if self._validate_args:
             self._validate_root(root)
         return self._log_prob_root(root)
-
-    def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
-        """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
-        new = copy.copy(self) if _instance is None else _instance
-        for name, event_dims in self._event_dims.items():
-            value = getattr(self, name)
-            if isinstance(value, Tensor):
-                event_shape = value.shape[value.ndim - event_dims :]
-                setattr(new, name, value.expand(*batch_shape, *event_shape))
-        new._batch_shape = torch.Size(batch_shape)
-        return new
 
     def __repr__(self) -> str:
         return (
@@ -216,8 +221,7 @@ class GramDistribution(Distribution, ABC):
             )
 
     def _validate_sample(self, value: Tensor) -> None:
-        problem = PositiveSemidefinite(self.dimension, self.rank).explain(value)
-        if problem is not None:
+        if (problem := self.support.explain(value)) is not None:
             raise ValueError(
                 f"The value given to log_prob is outside the support of {self!r}: {problem}."
             )
@@ -230,11 +234,7 @@ class GramDistribution(Distribution, ABC):
                 f"The root given to {self!r} has shape {tuple(root.shape)}; its last two "
                 f"dimensions have to be {wanted}."
             )
-        root = root.detach()
-        if not bool((root == root.tril()).all()):
-            raise ValueError(f"The root given to {self!r} is not zero above its diagonal.")
-        if not bool((root.diagonal(dim1=-2, dim2=-1) > 0).all()):
-            raise ValueError(f"The root given to {self!r} has a diagonal that is not positive.")
+        _check_lower(root.detach(), f"The root given to {self!r}")
         self._check_batch(root)
 
     def _check_batch(self, value: Tensor) -> None:
@@ -257,8 +257,11 @@ def check_scale_tril(scale_tril: Tensor, name: str, owner: str) -> None:
     shape = tuple(scale_tril.shape)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"{name} of {owner} has shape {shape}; it has to be square, (..., P, P).")
-    scale_tril = scale_tril.detach()
-    if not bool((scale_tril == scale_tril.tril()).all()):
-        raise ValueError(f"{name} of {owner} is not lower triangular (or holds NaN).")
-    if not bool((scale_tril.diagonal(dim1=-2, dim2=-1) > 0).all()):
-        raise ValueError(f"{name} of {owner} has a diagonal that is not positive.")
+    _check_lower(scale_tril.detach(), f"{name} of {owner}")
+
+
+def _check_lower(matrix: Tensor, what: str) -> None:
+    if not bool((matrix == matrix.tril()).all()):
+        raise ValueError(f"{what} is not lower triangular: not zero above its diagonal, or NaN.")
+    if not bool((matrix.diagonal(dim1=-2, dim2=-1) > 0).all()):
+        raise ValueError(f"{what} has a diagonal that is not positive.")

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import concentrations, sample_factor
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, wants_validation
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 from deepwishart.distributions.wishart import log_multivariate_gamma
-
-__all__ = ["InverseWishart"]
 
 
 class InverseWishart(GramDistribution):
@@ -43,12 +39,6 @@ class InverseWishart(GramDistribution):
     True
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "df": constraints.positive,
-        "covariance_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
-    }
-
     def __init__(
         self,
         df: float | Tensor,
@@ -56,9 +46,7 @@ class InverseWishart(GramDistribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        validate = wants_validation(validate_args)
-        self._set_scale(covariance_matrix, scale_tril, validate)
-        self._set_df(df, validate)
+        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
         self.rank = self.dimension
         if validate and not bool((self.df > self.dimension - 1).all()):
             raise ValueError(
@@ -91,15 +79,7 @@ class InverseWishart(GramDistribution):
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw the Cholesky factor :math:`T = L B^{-1}` of :math:`G`.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, P)``, lower triangular with positive diagonal.
-        """
+        r"""Draw the Cholesky factor :math:`T = L B^{-1}` of :math:`G`."""
         return self._root(self._rsample_factor(sample_shape, generator))
 
     def rsample_root_with_log_prob(
@@ -110,14 +90,6 @@ class InverseWishart(GramDistribution):
         Costs the two triangular solves and no factorisation:
         :math:`\operatorname{tr}(\Psi G^{-1}) = \|B\|_F^2` and
         :math:`\log|G| = 2 \sum_i (\log L_{ii} - \log B_{ii})`.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            root and inverse root ``(*sample_shape, *batch_shape, P, P)``, both lower triangular,
-            and the log density ``(*sample_shape, *batch_shape)``.
         """
         factor = self._rsample_factor(sample_shape, generator)
         inverse_root = linalg.solve_upper(self.scale_tril, factor.mT).mT
@@ -129,13 +101,6 @@ class InverseWishart(GramDistribution):
 
         Uses :math:`\operatorname{tr}(\Psi G^{-1}) = \|W L\|_F^2` and
         :math:`\log|G| = -2 \sum_i \log W_{ii}`.
-
-        Args:
-            inverse_root: :math:`W = T^{-1}`, ``(..., P, P)``, lower triangular with positive
-                diagonal.
-
-        Returns:
-            ``(...)``.
         """
         if self._validate_args:
             self._validate_root(inverse_root)

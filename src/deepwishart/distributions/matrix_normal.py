@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import standard_normal
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, check_scale_tril, wants_validation
+from deepwishart.distributions.gram import (
+    NO_SAMPLE_SHAPE,
+    SeededDistribution,
+    check_scale_tril,
+    wants_validation,
+)
 
-__all__ = ["MatrixNormal"]
 
-
-class MatrixNormal(Distribution):
+class MatrixNormal(SeededDistribution):
     r"""The law of :math:`X = M + L E R^\top` with standard normal :math:`E`.
 
     .. math:: \log p(X) = -\tfrac12 \|L^{-1} (X - M) R^{-\top}\|_F^2 - D \log|L| - P \log|R|
@@ -46,7 +48,7 @@ class MatrixNormal(Distribution):
         "column_scale_tril": constraints.lower_cholesky,
     }
     support = constraints.independent(constraints.real, 2)
-    has_rsample = True
+    _event_dims: ClassVar[dict[str, int]] = dict.fromkeys(arg_constraints, 2)
 
     def __init__(
         self,
@@ -59,12 +61,10 @@ class MatrixNormal(Distribution):
         if validate:
             _check_arguments(loc, row_scale_tril, column_scale_tril)
         self.loc = loc
-        self.row_scale_tril = row_scale_tril
-        self.column_scale_tril = column_scale_tril
-        batches = [loc.shape[:-2], row_scale_tril.shape[:-2]]
-        if column_scale_tril is not None:
-            batches.append(column_scale_tril.shape[:-2])
-        super().__init__(torch.broadcast_shapes(*batches), loc.shape[-2:], validate_args=False)
+        self.row_scale_tril, self.column_scale_tril = row_scale_tril, column_scale_tril
+        given = [t for t in (loc, row_scale_tril, column_scale_tril) if t is not None]
+        batch_shape = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
+        super().__init__(batch_shape, loc.shape[-2:], validate_args=False)
         self._validate_args = validate
 
     @property
@@ -83,27 +83,12 @@ class MatrixNormal(Distribution):
     def rsample(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`M + L E R^\top`, differentiably.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, D)``.
-        """
+        r"""Draw :math:`M + L E R^\top`, ``(*sample_shape, *batch_shape, P, D)``, differentiably."""
         noise = standard_normal(self._extended_shape(sample_shape), self.loc, generator)
         deviation = self.row_scale_tril @ noise
         if self.column_scale_tril is not None:
             deviation = deviation @ self.column_scale_tril.mT
         return self.loc + deviation
-
-    def sample(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """Like :meth:`rsample`, without gradients."""
-        with torch.no_grad():
-            return self.rsample(sample_shape, generator=generator)
 
     def log_prob(self, value: Tensor) -> Tensor:
         r"""Log density of ``value``, ``(..., P, D)``; broadcasts with ``batch_shape``."""
@@ -117,16 +102,6 @@ class MatrixNormal(Distribution):
             log_volume = log_volume + 0.5 * num_rows * linalg.log_det(self.column_scale_tril)
         constant = 0.5 * num_rows * num_columns * math.log(2.0 * math.pi)
         return -0.5 * whitened.square().sum((-2, -1)) - log_volume - constant
-
-    def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
-        """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
-        new = copy.copy(self) if _instance is None else _instance
-        for name in ("loc", "row_scale_tril", "column_scale_tril"):
-            value = getattr(self, name)
-            if value is not None:
-                setattr(new, name, value.expand(*batch_shape, *value.shape[-2:]))
-        new._batch_shape = torch.Size(batch_shape)
-        return new
 
     def __repr__(self) -> str:
         return (

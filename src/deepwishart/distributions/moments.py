@@ -15,8 +15,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["FactorMoments", "factor_moments", "gram_mean", "gram_variance"]
-
 
 class FactorMoments(NamedTuple):
     r"""Cumulants of the entries of :math:`T`.
@@ -39,11 +37,8 @@ def factor_moments(
     The raw moments of :math:`x = T_{jj}` are :math:`\mathrm{E}[x^k] = \beta^{-k/2}\,
     \Gamma(\alpha + k/2) / \Gamma(\alpha)`. They cancel in the cumulants, hence double precision.
 
-    Args:
-        concentration: :math:`\alpha`, ``(..., m)``.
-        rate: :math:`\beta`, ``(..., m)``.
-        loc: :math:`\mu`, ``(..., P, m)``, zero on and above the diagonal.
-        scale: :math:`\sigma`, ``(..., P, m)``.
+    Parameters are as in :func:`~deepwishart.distributions.bartlett.log_prob_factor`, with ``loc``
+    zero on and above the diagonal.
 
     >>> one = torch.ones(1)
     >>> moments = factor_moments(one, one, torch.zeros(1, 1), torch.ones(1, 1))
@@ -59,8 +54,9 @@ def factor_moments(
     second = m2 - m1.square()
     third = m3 - 3.0 * m1 * m2 + 2.0 * m1**3
     fourth = m4 - 4.0 * m1 * m3 - 3.0 * m2.square() + 12.0 * m1.square() * m2 - 6.0 * m1**4
-    mean = _with_diagonal(loc, m1.to(dtype))
-    variance = _with_diagonal(scale.square().tril(-1), second.to(dtype))
+    diagonal = torch.eye(*loc.shape[-2:], dtype=torch.bool, device=loc.device)
+    mean = torch.where(diagonal, m1.to(dtype).unsqueeze(-2), loc)
+    variance = torch.where(diagonal, second.to(dtype).unsqueeze(-2), scale.square().tril(-1))
     return FactorMoments(mean, variance, third.to(dtype), fourth.to(dtype))
 
 
@@ -70,10 +66,8 @@ def gram_mean(
     r""":math:`\mathrm{E}[G] = S \left(M W M^\top + \operatorname{diag}(V w)\right) S^\top`,
     :math:`w_j = W_{jj}`.
 
-    Args:
-        scale_tril: :math:`S`, ``(..., P, P)``.
-        moments: of :math:`T`; :math:`M` and :math:`V` are the entries' means and variances.
-        column_mixing: :math:`C`, ``(..., m, m)``; the identity if ``None``.
+    ``scale_tril`` is :math:`S`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
+    the identity if ``None``; :math:`M` and :math:`V` are the means and variances in ``moments``.
 
     >>> moments = FactorMoments(torch.ones(2, 1), torch.ones(2, 1), torch.zeros(1), torch.zeros(1))
     >>> gram_mean(torch.eye(2), moments)
@@ -112,14 +106,6 @@ def gram_variance(
     because the noise of two columns is independent: a product of four :math:`e` has a mean only
     if it pairs them (Isserlis' sum) or is the fourth cumulant of a single column.
 
-    Args:
-        scale_tril: :math:`S`, ``(..., P, P)``.
-        moments: of :math:`T`.
-        column_mixing: :math:`C`, ``(..., m, m)``; the identity if ``None``.
-
-    Returns:
-        ``(..., P, P)``.
-
     >>> moments = FactorMoments(torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1), torch.zeros(1))
     >>> gram_variance(torch.eye(1), moments)
     tensor([[2.]])
@@ -144,10 +130,3 @@ def gram_variance(
     return (
         (one_sided + one_sided.mT + of_columns).sum(-3) + paired + (D_diag.mT @ W.square() @ D_diag)
     )
-
-
-def _with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
-    batch = torch.broadcast_shapes(matrix.shape[:-2], diagonal.shape[:-1])
-    matrix = matrix.expand(*batch, *matrix.shape[-2:])
-    diagonal = diagonal.expand(*batch, diagonal.shape[-1])
-    return torch.diagonal_scatter(matrix, diagonal, dim1=-2, dim2=-1)

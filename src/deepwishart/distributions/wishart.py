@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import concentrations, rank_of, sample_factor
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, wants_validation
-
-__all__ = ["Wishart"]
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 
 
 class Wishart(GramDistribution):
@@ -43,12 +39,6 @@ class Wishart(GramDistribution):
     (torch.Size([10, 3, 3]), 2, torch.Size([10]))
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
-        "df": constraints.positive,
-        "covariance_matrix": constraints.positive_definite,
-        "scale_tril": constraints.lower_cholesky,
-    }
-
     def __init__(
         self,
         df: float | Tensor,
@@ -56,9 +46,7 @@ class Wishart(GramDistribution):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        validate = wants_validation(validate_args)
-        self._set_scale(covariance_matrix, scale_tril, validate)
-        self._set_df(df, validate)
+        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
         self.rank = rank_of(df, self.dimension)
         self._initialise(validate)
 
@@ -78,15 +66,7 @@ class Wishart(GramDistribution):
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`\Lambda = L A` with :math:`A` the Bartlett factor (Secs. 2.2 and 3.1).
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
-        """
+        r"""Draw :math:`\Lambda = L A` with :math:`A` the Bartlett factor (Secs. 2.2 and 3.1)."""
         alpha = concentrations(self._df, self.rank, self.scale_tril)
         shape = torch.Size(sample_shape) + self.batch_shape
         return self.scale_tril @ sample_factor(shape, self.dimension, alpha, generator=generator)
@@ -96,13 +76,7 @@ class Wishart(GramDistribution):
 
         Uses :math:`\operatorname{tr}(\Sigma^{-1} G) = \|L^{-1} \Lambda\|_F^2` and
         :math:`\log|G_{:m,:m}| = 2 \sum_j \log \Lambda_{jj}`.
-
-        Args:
-            root: :math:`\Lambda`, ``(..., P, m)``, lower trapezoidal with positive diagonal.
-            whitened: :math:`L^{-1} \Lambda` where it is known already; saves the solve.
-
-        Returns:
-            ``(...)``, the same as ``log_prob(root @ root.mT)``.
+        ``whitened`` is :math:`L^{-1} \Lambda` where it is known already; it saves the solve.
         """
         if self._validate_args:
             self._validate_root(root)
@@ -115,11 +89,8 @@ class Wishart(GramDistribution):
         trace = whitened.square().sum((-2, -1))
         log_diagonal = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         log_det = linalg.log_det(self.scale_tril)
-        return (
-            (nu - num_rows - 1) * log_diagonal
-            - 0.5 * (trace + nu * log_det)
-            - self.log_normaliser()
-        )
+        power = (nu - num_rows - 1) * log_diagonal
+        return power - 0.5 * (trace + nu * log_det) - self.log_normaliser()
 
     def log_normaliser(self) -> float | Tensor:
         r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`, all

@@ -3,11 +3,8 @@
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.combinators import Combination, Product, Scale, Sum
-from deepwishart.kernels.dot_product import DotProduct
-from deepwishart.kernels.linear import Linear
-from deepwishart.kernels.matern12 import Matern12
-from deepwishart.kernels.matern32 import Matern32
-from deepwishart.kernels.matern52 import Matern52
+from deepwishart.kernels.dot_product import DotProduct, Linear
+from deepwishart.kernels.matern import Matern12, Matern32, Matern52
 from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.registry import make, names
 from deepwishart.kernels.squared_exponential import SquaredExponential

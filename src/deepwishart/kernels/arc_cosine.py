@@ -3,13 +3,12 @@ r"""The arc-cosine kernels of Cho and Saul (2009): infinitely many step or ReLU 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from deepwishart.kernels.dot_product import DotProduct
-from deepwishart.kernels.elementary import safe_sqrt
+from deepwishart.kernels.elementary import safe_sqrt, with_slope
 
 
 class ArcCosine(DotProduct):
@@ -29,13 +28,11 @@ class ArcCosine(DotProduct):
         order: 0 for steps, 1 for ReLUs.
         height: initial :math:`h`.
         bias: initial variance of the hidden units' biases; 0 for none, and then none is learned.
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
-    Example:
-        >>> kernel = ArcCosine(order=1, bias=0.0)
-        >>> kernel.square(torch.tensor([[3.0], [-2.0]])).tolist()
-        [[9.0, 0.0], [0.0, 4.0]]
+    >>> kernel = ArcCosine(order=1, bias=0.0)
+    >>> kernel.square(torch.tensor([[3.0], [-2.0]])).tolist()
+    [[9.0, 0.0], [0.0, 4.0]]
     """
 
     def __init__(
@@ -53,7 +50,6 @@ class ArcCosine(DotProduct):
         self.order = order
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
-        r"""The kernel :math:`h (|x| |y|)^n J_n(g_{xy} / |x| |y|)`, entry by entry."""
         g_xx, g_xy, g_yy = self.biased(g_xx), self.biased(g_xy), self.biased(g_yy)
         norms = safe_sqrt(g_xx) * safe_sqrt(g_yy)
         nonzero = norms > 0
@@ -73,7 +69,6 @@ class ArcCosine(DotProduct):
         return self.height * (torch.ones_like(g_xx) if self.order == 0 else self.biased(g_xx))
 
     def extra_repr(self) -> str:
-        """The order, then the positive parameters."""
         return f"order={self.order}, {super().extra_repr()}"
 
 
@@ -81,10 +76,6 @@ def step_correlation(cosine: Tensor) -> Tensor:
     r"""The function :math:`J_0(c) = 1 - \arccos(c)/\pi`, with slope 0 at :math:`|c| = 1`.
 
     Cosines beyond 1, which are rounding, count as 1.
-
-    Example:
-        >>> step_correlation(torch.tensor([-1.0, 0.0, 1.0]))
-        tensor([0.0000, 0.5000, 1.0000])
     """
     inside = cosine.abs() < 1
     angle = torch.where(inside, cosine, torch.zeros_like(cosine)).arccos()
@@ -96,31 +87,12 @@ def relu_correlation(cosine: Tensor) -> Tensor:
 
     Its slope is :math:`J_1'(c) = J_0(c)`, finite everywhere, though each of its terms has an
     infinite slope at :math:`|c| = 1`.
-
-    Example:
-        >>> one = torch.ones((), requires_grad=True)
-        >>> torch.autograd.grad(relu_correlation(one), one)
-        (tensor(1.),)
     """
-    result: Tensor = _ReluCorrelation.apply(cosine)
-    return result
 
-
-class _ReluCorrelation(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(cosine: Tensor) -> Tensor:
+    def value(cosine: Tensor) -> Tensor:
         c = cosine.clamp(-1.0, 1.0)
         # (1 - c)(1 + c) keeps digits near |c| = 1 that 1 - c^2 loses.
         sine = ((1.0 - c) * (1.0 + c)).sqrt()
         return (sine + (math.pi - c.arccos()) * c) / math.pi
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (cosine,) = ctx.saved_tensors
-        return grad_outputs[0] * step_correlation(cosine)
+    return with_slope(value, step_correlation, cosine)

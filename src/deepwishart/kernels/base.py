@@ -26,17 +26,16 @@ class Kernel(nn.Module, ABC):
     A kernel with a lengthscale per feature (ARD) sets ``num_features`` and scales the features in
     :meth:`prepare`; it has no Gram form.
 
-    Example:
-        >>> import torch
-        >>> class Quadratic(Kernel):
-        ...     def elementwise(self, g_xx, g_xy, g_yy):
-        ...         return g_xy.square()
-        ...
-        ...     def on_diagonal(self, g_xx):
-        ...         return g_xx.square()
-        >>> Quadratic().square(torch.tensor([[1.0], [2.0]]))
-        tensor([[ 1.,  4.],
-                [ 4., 16.]])
+    >>> import torch
+    >>> class Quadratic(Kernel):
+    ...     def elementwise(self, g_xx, g_xy, g_yy):
+    ...         return g_xy.square()
+    ...
+    ...     def on_diagonal(self, g_xx):
+    ...         return g_xx.square()
+    >>> Quadratic().square(torch.tensor([[1.0], [2.0]]))
+    tensor([[ 1.,  4.],
+            [ 4., 16.]])
     """
 
     #: The number of features that the kernel insists on; None if it accepts any number.
@@ -66,8 +65,6 @@ class Kernel(nn.Module, ABC):
     def needs_features(self) -> bool:
         """Whether the kernel has a feature form only, as ARD kernels do."""
         return self.num_features is not None
-
-    # ---- feature form -----------------------------------------------------------------------
 
     def square(self, features: Tensor) -> Tensor:
         r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P).
@@ -102,21 +99,14 @@ class Kernel(nn.Module, ABC):
         r"""The vector :math:`k(f_i, f_i)`, (..., N, D) to (..., N)."""
         return self.on_diagonal(squared_norm(self.prepare(features)))
 
-    # ---- Gram form --------------------------------------------------------------------------
-
     def square_from_gram(self, gram: Tensor) -> Tensor:
         r"""The matrix :math:`k(G_{ii}, G_{ij}, G_{jj})`, (..., P, P) to (..., P, P)."""
         self._require_gram_form()
         return self._square(gram.diagonal(dim1=-2, dim2=-1), gram)
 
     def cross_from_gram(self, diagonal_ii: Tensor, gram_it: Tensor, diagonal_tt: Tensor) -> Tensor:
-        r"""The matrix :math:`k(G_{ii}, G_{it}, G_{tt})`, (..., P, N).
-
-        Args:
-            diagonal_ii: squared norms of the inducing points, (..., P).
-            gram_it: inner products, (..., P, N).
-            diagonal_tt: squared norms of the data points, (..., N).
-        """
+        r"""The matrix :math:`k(G_{ii}, G_{it}, G_{tt})`, (..., P, N), of inducing and data points,
+        whose squared norms are (..., P) and (..., N)."""
         self._require_gram_form()
         return self.elementwise(diagonal_ii.unsqueeze(-1), gram_it, diagonal_tt.unsqueeze(-2))
 
@@ -124,8 +114,6 @@ class Kernel(nn.Module, ABC):
         r"""The vector :math:`k(G_{tt}, G_{tt}, G_{tt})`, (..., N) to (..., N)."""
         self._require_gram_form()
         return self.on_diagonal(diagonal)
-
-    # ---- operators --------------------------------------------------------------------------
 
     def __add__(self, other: Kernel) -> Sum:
         """The sum of two kernels."""
@@ -141,11 +129,7 @@ class Kernel(nn.Module, ABC):
             return Product(self, other)
         return Scale(self, float(other)) if isinstance(other, int | float) else NotImplemented
 
-    def __rmul__(self, other: float) -> Product | Scale:
-        """A positive number times a kernel."""
-        return self.__mul__(other)
-
-    # ---- shared by the above ----------------------------------------------------------------
+    __rmul__ = __mul__
 
     def _square(self, norms: Tensor, inner: Tensor) -> Tensor:
         matrix = self.elementwise(norms.unsqueeze(-1), inner, norms.unsqueeze(-2))

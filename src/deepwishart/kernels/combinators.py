@@ -23,10 +23,9 @@ class Combination(Kernel):
     Args:
         kernels: the parts.
 
-    Example:
-        >>> from deepwishart.kernels import Linear, SquaredExponential
-        >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
-        True
+    >>> from deepwishart.kernels import Linear, SquaredExponential
+    >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
+    True
     """
 
     def __init__(self, *kernels: Kernel) -> None:
@@ -53,61 +52,46 @@ class Combination(Kernel):
         return (cast(Kernel, kernel) for kernel in self.kernels)
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
-        """The combination of the parts' values, entry by entry."""
         self._require_gram_form()
         return self.combine([kernel.elementwise(g_xx, g_xy, g_yy) for kernel in self.parts()])
 
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
-        """The combination of the parts' values at one point."""
         self._require_gram_form()
         return self.combine([kernel.on_diagonal(g_xx) for kernel in self.parts()])
 
     def square(self, features: Tensor) -> Tensor:
-        """The combination of the parts' matrices, (..., P, D) to (..., P, P)."""
         return self.combine([kernel.square(features) for kernel in self.parts()])
 
     def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        """The combination of the parts' matrices, (..., P, D), (..., N, D) to (..., P, N)."""
         return self.combine([kernel.cross(first, second) for kernel in self.parts()])
 
     def diagonal(self, features: Tensor) -> Tensor:
-        """The combination of the parts' diagonals, (..., N, D) to (..., N)."""
         return self.combine([kernel.diagonal(features) for kernel in self.parts()])
 
 
 class Sum(Combination):
     r"""The kernel :math:`k(x, y) = \sum_m k_m(x, y)`, also written ``k1 + k2``.
 
-    Args:
-        kernels: the terms.
-
-    Example:
-        >>> import torch
-        >>> from deepwishart.kernels import Linear
-        >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
-        3.0
+    >>> import torch
+    >>> from deepwishart.kernels import Linear
+    >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
+    3.0
     """
 
     def combine(self, values: list[Tensor]) -> Tensor:
-        """The sum of the parts' values."""
         return sum(values[1:], start=values[0])
 
 
 class Product(Combination):
     r"""The kernel :math:`k(x, y) = \prod_m k_m(x, y)`, also written ``k1 * k2``.
 
-    Args:
-        kernels: the factors.
-
-    Example:
-        >>> import torch
-        >>> from deepwishart.kernels import Linear
-        >>> (Linear() * Linear(height=2.0)).square(torch.zeros(1, 1)).item()
-        2.0
+    >>> import torch
+    >>> from deepwishart.kernels import Linear
+    >>> (Linear() * Linear(height=2.0)).square(torch.zeros(1, 1)).item()
+    2.0
     """
 
     def combine(self, values: list[Tensor]) -> Tensor:
-        """The product of the parts' values."""
         return math.prod(values[1:], start=values[0])
 
 
@@ -118,11 +102,10 @@ class Scale(Combination):
         kernel: the kernel to scale.
         height: initial :math:`h`, positive. It takes its dtype and device from the kernel.
 
-    Example:
-        >>> import torch
-        >>> from deepwishart.kernels import Linear
-        >>> (3.0 * Linear()).square(torch.zeros(1, 1)).item()
-        3.0
+    >>> import torch
+    >>> from deepwishart.kernels import Linear
+    >>> (3.0 * Linear()).square(torch.zeros(1, 1)).item()
+    3.0
     """
 
     def __init__(self, kernel: Kernel, height: float = 1.0) -> None:
@@ -137,5 +120,4 @@ class Scale(Combination):
         return self.log_height.exp()
 
     def combine(self, values: list[Tensor]) -> Tensor:
-        """The scaled value of the one part."""
         return self.height * values[0]

@@ -3,34 +3,24 @@ r"""The few formulas that several kernels share."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 
 def squared_norm(features: Tensor) -> Tensor:
-    r"""Row norms :math:`\sum_\lambda F_{i\lambda}^2`, (..., P, D) to (..., P).
-
-    Example:
-        >>> squared_norm(torch.tensor([[3.0, 4.0]]))
-        tensor([25.])
-    """
+    r"""Row norms :math:`\sum_\lambda F_{i\lambda}^2`, (..., P, D) to (..., P)."""
     return features.square().sum(-1)
 
 
 def squared_distance(g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
-    r"""Distances from inner products, :math:`R_{ij} = G_{ii} - 2 G_{ij} + G_{jj}` (section 2.4).
+    r"""Distances from inner products, :math:`R_{ij} = G_{ii} - 2 G_{ij} + G_{jj}` (section 2.4),
+    clamped at 0, below which only rounding can take it.
 
-    Clamped at 0, below which only rounding can take it.
-
-    Args:
-        g_xx: broadcastable to (..., P, N), usually (..., P, 1).
-        g_xy: (..., P, N).
-        g_yy: broadcastable to (..., P, N), usually (..., 1, N).
-
-    Example:
-        >>> squared_distance(torch.tensor(4.0), torch.tensor(2.0), torch.tensor(1.0))
-        tensor(1.)
+    >>> squared_distance(torch.tensor(4.0), torch.tensor(2.0), torch.tensor(1.0))
+    tensor(1.)
     """
     return (g_xx + g_yy).sub(g_xy, alpha=2.0).clamp(min=0.0)
 
@@ -39,11 +29,6 @@ def safe_sqrt(value: Tensor) -> Tensor:
     r"""The square root :math:`\sqrt{v}`, with derivative 0 instead of infinity at 0.
 
     A distance at 0 is a minimum from every side, so 0 is the subgradient that respects symmetry.
-
-    Example:
-        >>> zero = torch.zeros((), requires_grad=True)
-        >>> torch.autograd.grad(safe_sqrt(zero), zero)
-        (tensor(0.),)
     """
     positive = value > 0
     # Both branches must be finite: the zero gradient of the branch not taken multiplies its slope.
@@ -51,20 +36,43 @@ def safe_sqrt(value: Tensor) -> Tensor:
     return torch.where(positive, root, torch.zeros_like(value))
 
 
+def with_slope(
+    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], argument: Tensor
+) -> Tensor:
+    """``value(argument)``, entry by entry, whose derivative is ``slope(argument)``: for functions
+    that are smoother than their terms, which the chain rule takes one by one.
+
+    >>> zero = torch.zeros((), requires_grad=True)
+    >>> torch.autograd.grad(with_slope(lambda x: x.abs().sqrt() ** 4, lambda x: 2 * x, zero), zero)
+    (tensor(0.),)
+    """
+    result: Tensor = _WithSlope.apply(argument, value, slope)
+    return result
+
+
+class _WithSlope(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(argument: Tensor, value: Callable[[Tensor], Tensor], slope: Any) -> Tensor:
+        return value(argument)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.slope = inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (argument,) = ctx.saved_tensors
+        return grad_outputs[0] * ctx.slope(argument), None, None
+
+
 def symmetric_with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
-    r"""The mean :math:`(M + M^T)/2` with its diagonal replaced.
+    r"""The mean :math:`(M + M^T)/2`, (..., P, P), with its diagonal replaced.
 
     Matrix products are symmetric only up to rounding, and a distance of a point to itself is 0 only
     up to rounding; both facts can cost a Cholesky factorisation.
-
-    Args:
-        matrix: (..., P, P), nearly symmetric.
-        diagonal: (..., P), the exact diagonal.
-
-    Example:
-        >>> symmetric_with_diagonal(torch.tensor([[9.0, 1.0], [3.0, 9.0]]), torch.ones(2))
-        tensor([[1., 2.],
-                [2., 1.]])
     """
     identity = torch.eye(matrix.shape[-1], dtype=torch.bool, device=matrix.device)
     return torch.where(identity, diagonal.unsqueeze(-1), (matrix + matrix.mT) * 0.5)
@@ -78,19 +86,8 @@ def log_parameter(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> nn.Parameter:
-    r"""A positive parameter stored as :math:`\log v`, so that any real step keeps it positive.
-
-    Args:
-        name: what to call the parameter in an error.
-        value: its initial value, positive and finite.
-        num_features: make a vector of that length instead of a scalar.
-        dtype: as in :func:`torch.full`.
-        device: as in :func:`torch.full`.
-
-    Example:
-        >>> log_parameter("height", 1.0).item()
-        0.0
-    """
+    r"""A positive parameter stored as :math:`\log v`, so that any real step keeps it positive; a
+    vector with ``num_features``, else a scalar. Errors call it ``name``."""
     if not (value > 0 and math.isfinite(value)):
         raise ValueError(
             f"{name} must be positive and finite, because its log is what is learned; got {value}."

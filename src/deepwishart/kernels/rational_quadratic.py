@@ -18,16 +18,11 @@ class RationalQuadratic(Stationary):
 
     Args:
         alpha: initial :math:`\alpha`; small values mix widely different lengthscales.
-        height: initial :math:`h`.
-        lengthscale: initial :math:`\ell`.
-        num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype: of the parameters.
-        device: of the parameters.
+        height, lengthscale, num_features, dtype, device: as in :class:`Stationary`.
 
-    Example:
-        >>> kernel = RationalQuadratic(alpha=1.0)
-        >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-        0.6667
+    >>> kernel = RationalQuadratic(alpha=1.0)
+    >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.6667
     """
 
     def __init__(

@@ -11,10 +11,8 @@ import torch
 from deepwishart._support.choices import unknown
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.linear import Linear
-from deepwishart.kernels.matern12 import Matern12
-from deepwishart.kernels.matern32 import Matern32
-from deepwishart.kernels.matern52 import Matern52
+from deepwishart.kernels.dot_product import Linear
+from deepwishart.kernels.matern import Matern12, Matern32, Matern52
 from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.squared_exponential import SquaredExponential
 
@@ -36,9 +34,8 @@ _WITHOUT_ARD: dict[str, Callable[..., Kernel]] = {
 def names() -> tuple[str, ...]:
     """The names that :func:`make` knows, in alphabetical order.
 
-    Example:
-        >>> "matern52" in names()
-        True
+    >>> "matern52" in names()
+    True
     """
     return tuple(sorted([*_ARD, *_WITHOUT_ARD]))
 
@@ -57,12 +54,10 @@ def make(
             not share parameters.
         num_features: one lengthscale per feature (ARD); ignored by the arc-cosine kernels, which
             have no lengthscale, and by a given kernel, which has decided already.
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
-    Example:
-        >>> make("matern32", num_features=4)
-        Matern32(height=1, lengthscale=[1, 1, 1, 1])
+    >>> make("matern32", num_features=4)
+    Matern32(height=1, lengthscale=[1, 1, 1, 1])
     """
     if isinstance(name, Kernel):
         return copy.deepcopy(name).to(dtype=dtype, device=device)

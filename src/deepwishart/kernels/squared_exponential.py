@@ -20,13 +20,13 @@ class SquaredExponential(Stationary):
         height: initial :math:`h`.
         lengthscale: initial :math:`\ell`.
         num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
-    Example:
-        >>> kernel = SquaredExponential(height=2.0)
-        >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]
-        [2.0, 0.27067...]
+    >>> kernel = SquaredExponential(height=2.0)
+    >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]
+    [2.0, 0.27067...]
+
+    Its matrices are made in one operation each, without the steps of the base class.
     """
 
     def profile(self, squared_distance: Tensor) -> Tensor:
@@ -34,27 +34,18 @@ class SquaredExponential(Stationary):
         return (-0.5 * squared_distance).exp()
 
     def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
         return self.lazy_cross(first, second).form()
 
     def lazy_cross(self, first: Tensor, second: Tensor, variance: float = 1.0) -> GaussianKernel:
-        """The same times ``variance``, not yet formed."""
         left, right = self.prepare(first), self.prepare(second)
         return GaussianKernel(left, right, *self._log_scales(variance))
 
     def square(self, features: Tensor) -> Tensor:
-        r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P).
-
-        This matrix is factorised, so it is made exactly symmetric, no entry exceeds the height, and
-        the diagonal is the height.
-        """
         return self.jittered_square(features)
 
     def jittered_square(
         self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
     ) -> Tensor:
-        """The same times ``variance``, with ``jitter`` times the height added to the diagonal, in
-        one operation."""
         scales = self._log_scales(variance)
         return gaussian_square(self.prepare(features), *scales, jitter=jitter)
 

@@ -21,15 +21,13 @@ class Stationary(Kernel):
         height: initial :math:`h`, the kernel of a point with itself.
         lengthscale: initial :math:`\ell`, the same for every feature.
         num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype: of the parameters.
-        device: of the parameters.
+        dtype, device: of the parameters.
 
-    Example:
-        >>> class Cauchy(Stationary):
-        ...     def profile(self, squared_distance):
-        ...         return 1 / (1 + squared_distance)
-        >>> Cauchy().cross(torch.tensor([[0.0]]), torch.tensor([[1.0]]))
-        tensor([[0.5000]], grad_fn=<MulBackward0>)
+    >>> class Cauchy(Stationary):
+    ...     def profile(self, squared_distance):
+    ...         return 1 / (1 + squared_distance)
+    >>> Cauchy().cross(torch.tensor([[0.0]]), torch.tensor([[1.0]]))
+    tensor([[0.5000]], grad_fn=<MulBackward0>)
     """
 
     def __init__(
@@ -70,41 +68,29 @@ class Stationary(Kernel):
         return self.height * self.profile(distance)
 
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
-        """The height, whatever the point."""
         return self.height * torch.ones_like(g_xx)
 
     def diagonal(self, features: Tensor) -> Tensor:
-        r"""The height for every row, (..., N, D) to (..., N)."""
         self._check_num_features(features)
         return self.height.expand(features.shape[:-1])
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        return self._scaled(features) if self.needs_features else features
-
-    def square(self, features: Tensor) -> Tensor:
-        r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P)."""
-        return super().square(features - centre_of(features))
-
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
-        centre = centre_of(first)
-        return super().cross(first - centre, second - centre)
-
-    def _scaled(self, features: Tensor) -> Tensor:
+        if not self.needs_features:
+            return features
         self._check_num_features(features)
         return features / self.lengthscale
 
+    def square(self, features: Tensor) -> Tensor:
+        return super().square(features - centre_of(features))
+
+    def cross(self, first: Tensor, second: Tensor) -> Tensor:
+        centre = centre_of(first)
+        return super().cross(first - centre, second - centre)
+
 
 def centre_of(features: Tensor) -> Tensor:
-    r"""The mean row, (..., P, D) to (..., 1, D), as a constant.
-
-    Distances do not change when every point moves by the same constant, so subtracting this
-    changes neither values nor gradients; it keeps the terms of
-    :math:`G_{ii} - 2 G_{ij} + G_{jj}` small, and with them the rounding that cancellation leaves.
-
-    Example:
-        >>> centre_of(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
-        tensor([[2., 0.]])
-    """
+    r"""The mean row, (..., P, D) to (..., 1, D), as a constant. Subtracting it changes neither
+    distances nor gradients; it keeps the terms of :math:`G_{ii} - 2 G_{ij} + G_{jj}` small, and
+    with them the rounding that cancellation leaves."""
     return features.detach().mean(-2, keepdim=True)

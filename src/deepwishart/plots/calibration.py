@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from deepwishart.metrics import CalibrationCurve
 from deepwishart.plots.style import GREY, colours, new_figure, tidy
-
-__all__ = ["calibration"]
 
 
 def calibration(curves: Mapping[str, CalibrationCurve], *, num_rows: int) -> Figure:
@@ -33,22 +33,12 @@ def calibration(curves: Mapping[str, CalibrationCurve], *, num_rows: int) -> Fig
     axes = figure.subplots()
     p = np.linspace(0.0, 1.0, 101)
     spread = 1.645 * np.sqrt(p * (1 - p) / num_rows)
-    axes.fill_between(
-        p,
-        np.clip(p - spread, 0, 1),
-        np.clip(p + spread, 0, 1),
-        color=GREY,
-        alpha=0.2,
-        linewidth=0,
-        label=f"expected scatter of {num_rows} rows",
-    )
+    low, high, label = p - spread, p + spread, f"expected scatter of {num_rows} rows"
+    axes.fill_between(p, low.clip(0), high.clip(max=1), color=GREY, alpha=0.2, lw=0, label=label)
     axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
-    markers = "osD^v"
-    for index, (name, colour) in enumerate(colours(curves)):
-        curve, marker = curves[name], markers[index % len(markers)]
-        axes.plot(
-            curve.levels, curve.observed, color=colour, marker=marker, markersize=4, label=name
-        )
+    for marker, (name, colour) in zip(itertools.cycle("osD^v"), colours(curves), strict=False):
+        style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4, "label": name}
+        axes.plot(curves[name].levels, curves[name].observed, **style)
     tidy(
         axes,
         title="Calibration",

@@ -16,8 +16,6 @@ from deepwishart.layers import InverseWishartLayer
 from deepwishart.models import DeepKernelProcess
 from deepwishart.plots.style import MAP, new_figure, tidy
 
-__all__ = ["gram_matrices", "layer_grams"]
-
 
 @torch.no_grad()
 def layer_grams(

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from deepwishart.plots.style import GREY, as_array, colours, new_figure, shades, tidy
-
-__all__ = ["compare_posteriors", "posterior"]
+from deepwishart.plots.style import (
+    GREY,
+    as_array,
+    colours,
+    key,
+    legend_below,
+    new_figure,
+    shades,
+    tidy,
+)
 
 _SHOWN = 15  # curves that the eye can still follow
-
-
-class _Shown(NamedTuple):
-    """Everything about one posterior, checked: inputs ``(M,)``, functions ``(S, M)``, features
-    ``(S, M, width)``, mean and standard deviation ``(M,)``."""
-
-    x: np.ndarray
-    functions: np.ndarray
-    features: np.ndarray
-    mean: np.ndarray
-    stddev: np.ndarray
+_MEAN: dict[str, Any] = {"linewidth": 1.5, "label": "predictive mean"}
+_BAND: dict[str, Any] = {"alpha": 0.25, "linewidth": 0, "label": "two standard deviations"}
+_DATA: dict[str, Any] = {"color": "black", "marker": "o", "ls": "", "ms": 3, "label": "data"}
 
 
 def posterior(
@@ -53,8 +50,7 @@ def posterior(
         prediction: predictive mean and standard deviation, ``(M,)`` each.
         data: inputs and targets to show as points.
         name: name of the model.
-        input_label: the input with its unit, for the axes.
-        target: the target with its unit, for the axes.
+        input_label, target: input and target with their units, for the axes.
 
     >>> import torch
     >>> import deepwishart as dw
@@ -93,10 +89,7 @@ def compare_posteriors(
 
     Args:
         models: by name, ``samples`` and ``prediction`` as :func:`posterior` takes them.
-        x: inputs ``(M,)`` or ``(M, 1)``, in any order.
-        data: inputs and targets to show as points.
-        input_label: the input with its unit, for the axes.
-        target: the target with its unit, for the axes.
+        x, data, input_label, target: as there.
 
     >>> import torch
     >>> from deepwishart.models import FunctionSamples
@@ -115,60 +108,40 @@ def compare_posteriors(
         _four_panels(row, _check(x, *models[name], name), data, colour, target, prefix=f"{name}: ")
     for axes in panels[-1]:
         axes.set_xlabel(input_label)
-    _legend(figure, with_data=data is not None)
+    # In no model's colour.
+    keys: list[Any] = [key(color=GREY, **_MEAN), Patch(color=GREY, **_BAND)]
+    legend_below(figure, keys if data is None else [*keys, key(**_DATA)])
     return figure
-
-
-def _legend(figure: Figure, *, with_data: bool) -> None:
-    """One for all models, in no model's colour."""
-    keys: list[Any] = [
-        Line2D([], [], color=GREY, linewidth=1.5, label="predictive mean"),
-        Patch(color=GREY, alpha=0.25, linewidth=0, label="two standard deviations"),
-    ]
-    if with_data:
-        keys.append(Line2D([], [], color="black", marker="o", ls="", markersize=3, label="data"))
-    figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
 
 
 def _four_panels(
     panels: Any,
-    shown: _Shown,
+    shown: tuple[np.ndarray, ...],
     data: tuple[Any, Any] | None,
     colour: str,
     target: str,
     prefix: str = "",
 ) -> None:
     first, second, functions, predictive = panels
-    curves = (shown.features[..., 0], shown.features[..., 1], shown.functions)
+    x, samples, features, mean, stddev = shown
+    curves = (features[..., 0], features[..., 1], samples)
     for axes, values in zip((first, second, functions), curves, strict=True):
         for line, sample in zip(shades(min(_SHOWN, len(values))), values, strict=False):
-            axes.plot(shown.x, sample, color=line, linewidth=1.0)
+            axes.plot(x, sample, color=line, linewidth=1.0)
+    predictive.fill_between(x, mean - 2 * stddev, mean + 2 * stddev, color=colour, **_BAND)
+    predictive.plot(x, mean, color=colour, **_MEAN)
     if data is not None:
-        functions.plot(*_points(data), "o", color="black", markersize=3)
-    _band(predictive, shown.x, shown.mean, shown.stddev, colour, data)
+        for axes in (functions, predictive):
+            axes.plot(*_points(data), **_DATA)
     tidy(first, title=f"{prefix}first layer, $f_1$", ylabel="feature $f_1$")
     tidy(second, title=f"{prefix}first layer, $f_2$", ylabel="feature $f_2$")
     tidy(functions, title=f"{prefix}posterior functions", ylabel=target)
     tidy(predictive, title=f"{prefix}prediction", ylabel=target)
 
 
-def _band(
-    axes: Axes,
-    x: np.ndarray,
-    mean: np.ndarray,
-    stddev: np.ndarray,
-    colour: str,
-    data: tuple[Any, Any] | None,
-) -> None:
-    label = "two standard deviations"
-    band: dict[str, Any] = {"color": colour, "alpha": 0.25, "linewidth": 0}
-    axes.fill_between(x, mean - 2 * stddev, mean + 2 * stddev, label=label, **band)
-    axes.plot(x, mean, color=colour, linewidth=1.5, label="predictive mean")
-    if data is not None:
-        axes.plot(*_points(data), "o", color="black", markersize=3, label="data")
-
-
-def _check(x: Any, samples: Any, prediction: tuple[Any, Any], name: str) -> _Shown:
+def _check(x: Any, samples: Any, prediction: tuple[Any, Any], name: str) -> tuple[np.ndarray, ...]:
+    """Inputs ``(M,)`` in order, functions ``(S, M)``, features ``(S, M, width)``, mean and standard
+    deviation ``(M,)``."""
     inputs = _one_input(x, "x")
     order = np.argsort(inputs)
     if not samples.layers:
@@ -188,10 +161,15 @@ def _check(x: Any, samples: Any, prediction: tuple[Any, Any], name: str) -> _Sho
         raise ValueError(f"{name} has width 1: the panels are about two features.")
     if functions.shape[-1] != 1:
         raise ValueError(f"{name} has {functions.shape[-1]} targets; one is needed.")
-    mean, stddev = (_values(part, inputs, name) for part in prediction)
-    return _Shown(
-        inputs[order], functions[:, order, 0], features[:, order], mean[order], stddev[order]
-    )
+    moments = [as_array(part) for part in prediction]
+    for moment in moments:
+        if moment.shape not in (inputs.shape, (*inputs.shape, 1)):
+            raise ValueError(
+                f"Predictions of {name} have shape {moment.shape}, but x has {len(inputs)} rows "
+                "and a band is for one target."
+            )
+    mean, stddev = (moment.ravel()[order] for moment in moments)
+    return inputs[order], functions[:, order, 0], features[:, order], mean, stddev
 
 
 def _one_input(x: Any, what: str) -> np.ndarray:
@@ -204,16 +182,6 @@ def _one_input(x: Any, what: str) -> np.ndarray:
             f"{values.shape}. For several inputs, predictions() shows rows one by one."
         )
     return values
-
-
-def _values(values: Any, x: np.ndarray, name: str) -> np.ndarray:
-    found = as_array(values)
-    if found.shape not in (x.shape, (*x.shape, 1)):
-        raise ValueError(
-            f"Predictions of {name} have shape {found.shape}, but x has {len(x)} rows and a band "
-            "is for one target."
-        )
-    return found.reshape(x.shape)
 
 
 def _points(data: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from deepwishart.plots.style import colours, new_figure, tidy
-
-__all__ = ["predictions"]
+from deepwishart.plots.style import colours, key, legend_below, new_figure, tidy
 
 
 def predictions(
@@ -58,14 +54,10 @@ def predictions(
         )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     handles = [
-        _key("prediction", color="black", linewidth=1.5),
-        _key(f"{coverage:.0%} interval", color="black", alpha=0.35, linewidth=5),
-        _key("truth inside", color="black", marker="o", markersize=3, linestyle=""),
-        _key("truth outside", color="black", marker="x", markersize=6, linestyle=""),
+        key("prediction", color="black", linewidth=1.5),
+        key(f"{coverage:.0%} interval", color="black", alpha=0.35, linewidth=5),
+        key("truth inside", color="black", marker="o", markersize=3, linestyle=""),
+        key("truth outside", color="black", marker="x", markersize=6, linestyle=""),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    legend_below(figure, handles)
     return figure
-
-
-def _key(label: str, **style: Any) -> Line2D:
-    return Line2D([], [], label=label, **style)

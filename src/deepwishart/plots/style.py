@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from torch import Tensor
-
-__all__ = ["GREY", "MAP", "as_array", "colours", "new_figure", "shades", "tidy"]
 
 # Okabe and Ito (2008), dark ones first; yellow is left out, it does not show on white.
 _OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -48,6 +47,17 @@ def as_array(values: Any) -> np.ndarray:
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of the given size in inches, laid out so that labels do not overlap."""
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def legend_below(figure: Figure, handles: list[Any]) -> None:
+    """One legend for all panels."""
+    style: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "fontsize": _SMALL}
+    figure.legend(handles=handles, ncols=5, **style)
+
+
+def key(label: str, **style: Any) -> Line2D:
+    """An entry of a legend that stands for no line in particular."""
+    return Line2D([], [], label=label, **style)
 
 
 def tidy(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "", **more: Any) -> Axes:

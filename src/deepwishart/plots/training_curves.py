@@ -8,10 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deepwishart.plots.style import GREY, colours, new_figure, tidy
+from deepwishart.plots.style import GREY, colours, legend_below, new_figure, tidy
 from deepwishart.training import History
-
-__all__ = ["training_curves"]
 
 
 def training_curves(histories: Mapping[str, History], *, window: int | None = None) -> Figure:
@@ -41,22 +39,11 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
         noise.plot(history.step, history.noise, color=colour, label=name)
     _shade_annealing(bound, histories)
     tidy(bound, title="Evidence lower bound", xlabel="training step", ylabel="ELBO (nats per row)")
-    tidy(
-        noise,
-        title="Learned noise",
-        xlabel="training step",
-        ylabel="noise (standardised units)",
-    )
+    tidy(noise, title="Learned noise", xlabel="training step", ylabel="noise (standardised units)")
     noise.set_ylim(0.0, 1.1 * max(max(history.noise) for history in histories.values()))
     for axes in (bound, noise):
         axes.margins(x=0.01)
-    figure.legend(
-        *bound.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=5,
-        frameon=False,
-        fontsize=9,
-    )
+    legend_below(figure, bound.get_legend_handles_labels()[0])
     return figure
 
 

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.gradcheck import GradcheckError
-from torch.func import functional_call
+from torch import Tensor
 
 from deepwishart import linalg
 from deepwishart.kernels.base import Kernel
-from deepwishart.operations.gaussian import GaussianKernel
 from deepwishart.testing.requirements import Requirements
-
-__all__ = ["check_kernel"]
 
 _ANY_NUMBER_OF_FEATURES = 3
 _JITTER, _VARIANCE = 0.01, 0.3
@@ -40,9 +33,8 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     Raises:
         AssertionError: naming the kernel and the violated property.
 
-    Example:
-        >>> from deepwishart.kernels import SquaredExponential
-        >>> check_kernel(SquaredExponential(height=2.0, lengthscale=0.7))
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> check_kernel(SquaredExponential(height=2.0, lengthscale=0.7))
     """
     check = _KernelCheck(copy.deepcopy(kernel).to(dtype), dtype, seed)
     check.dtype_and_determinism()
@@ -57,88 +49,50 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     check.gradients_are_right()
 
 
-class _Blocks(NamedTuple):
-    """A matrix of inducing and data points: ``ii``, ``it`` and ``tt`` with its diagonal."""
-
-    ii: Tensor
-    it: Tensor
-    tt: Tensor
-    diagonal: Tensor
-
-
-def _from_features(kernel: Kernel, inducing: Tensor, data: Tensor) -> _Blocks:
-    square, diagonal = kernel.square(data), kernel.diagonal(data)
-    return _Blocks(kernel.square(inducing), kernel.cross(inducing, data), square, diagonal)
-
-
-def _from_gram(kernel: Kernel, ii: Tensor, it: Tensor, tt: Tensor) -> _Blocks:
-    norms = [matrix.diagonal(dim1=-2, dim2=-1) for matrix in (ii, tt)]
-    return _Blocks(
-        kernel.square_from_gram(ii),
-        kernel.cross_from_gram(norms[0], it, norms[1]),
-        kernel.square_from_gram(tt),
-        kernel.diagonal_from_gram(norms[1]),
-    )
-
-
-def _gram(inducing: Tensor, data: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return inducing @ inducing.mT, inducing @ data.mT, data @ data.mT
-
-
-class _Mirror(nn.Module):
-    """All forms of a kernel as a forward pass, which is what can be called functionally."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        if len(inputs) == 3:
-            return _from_gram(self.kernel, *inputs)
-        inducing, data = inputs
-        jittered = self.kernel.jittered_square(inducing, _JITTER, _VARIANCE)
-        lazy = _formed(self.kernel.lazy_cross(inducing, data, _VARIANCE))
-        return *_from_features(self.kernel, inducing, data), jittered, lazy
-
-
-def _formed(block: Tensor | GaussianKernel) -> Tensor:
-    return block if isinstance(block, Tensor) else block.form()
-
-
 class _KernelCheck(Requirements):
     def __init__(self, kernel: Kernel, dtype: torch.dtype, seed: int) -> None:
         super().__init__(kernel, dtype, seed)
         self.kernel = kernel
-        self.num_features = kernel.num_features or _ANY_NUMBER_OF_FEATURES
 
-    def points(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        drawn = torch.randn(
-            *shape, self.num_features, generator=self.generator, dtype=torch.float64
-        )
-        return drawn.to(dtype=dtype or self.dtype, device=self.device)
+    def points(self, *shape: int) -> Tensor:
+        return self.normal(*shape, self.kernel.num_features or _ANY_NUMBER_OF_FEATURES)
+
+    def forms(
+        self, x: Tensor, y: Tensor, jitter: float = _JITTER, variance: float = _VARIANCE
+    ) -> dict[str, Tensor]:
+        """All that the kernel says about features."""
+        lazy = self.kernel.lazy_cross(x, y, variance)
+        return {
+            "square": self.kernel.square(x),
+            "cross": self.kernel.cross(x, y),
+            "diagonal": self.kernel.diagonal(y),
+            "jittered_square": self.kernel.jittered_square(x, jitter, variance),
+            "lazy_cross": lazy if isinstance(lazy, Tensor) else lazy.form(),
+        }
+
+    def gram_forms(self, ii: Tensor, it: Tensor, tt: Tensor) -> dict[str, Tensor]:
+        """The same of a Gram matrix, where there is a way from it."""
+        x, y = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (ii, tt))
+        return {
+            "square": self.kernel.square_from_gram(ii),
+            "cross": self.kernel.cross_from_gram(x, it, y),
+            "diagonal": self.kernel.diagonal_from_gram(y),
+        }
 
     def dtype_and_determinism(self) -> None:
-        inducing, data = self.points(5), self.points(4)
-        calls: dict[str, Callable[[], Tensor]] = {
-            "square": lambda: self.kernel.square(inducing),
-            "cross": lambda: self.kernel.cross(inducing, data),
-            "diagonal": lambda: self.kernel.diagonal(data),
-        }
-        for name, call in calls.items():
-            value = call()
-            self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
-            self.require(value.isfinite().all(), f"{name} is not finite at generic points")
-            self.require(torch.equal(value, call()), f"{name} gives two answers to one question")
+        x, y = self.points(5), self.points(4)
+        for (name, value), again in zip(
+            self.forms(x, y).items(), self.forms(x, y).values(), strict=True
+        ):
+            self.require_value(name, value)
+            self.require(torch.equal(value, again), f"{name} gives two answers to one question")
 
     def symmetry(self) -> None:
-        first, second = self.points(6), self.points(4)
-        square = self.kernel.square(first)
+        x, y = self.points(6), self.points(4)
+        square = self.kernel.square(x)
         self.require(torch.equal(square, square.mT), "square is not exactly symmetric")
-        self.require_close(
-            self.kernel.cross(second, first).mT,
-            self.kernel.cross(first, second),
-            "it is not symmetric, k(x, y) and k(y, x) differ",
-        )
+        there, back = self.kernel.cross(x, y), self.kernel.cross(y, x)
+        self.require_close(back.mT, there, "it is not symmetric, k(x, y) and k(y, x) differ")
 
     def diagonal(self) -> None:
         points = self.points(6)
@@ -156,55 +110,38 @@ class _KernelCheck(Requirements):
         )
 
     def blocks(self) -> None:
-        inducing, data = self.points(5), self.points(4)
-        found = _from_features(self.kernel, inducing, data)
-        everything = self.kernel.square(torch.cat([inducing, data]))
-        tt = everything[5:, 5:]
-        for name, block, expected in (
-            ("square", found.ii, everything[:5, :5]),
-            ("cross", found.it, everything[:5, 5:]),
-            ("square", found.tt, tt),
-            ("diagonal", found.diagonal, tt.diagonal()),
-        ):
-            self.require_close(block, expected, f"{name} is not a block of square")
+        x, y = self.points(5), self.points(4)
+        everything = self.kernel.square(torch.cat([x, y]))
+        blocks = everything[:5, :5], everything[:5, 5:], everything[5:, 5:].diagonal()
+        for (name, value), block in zip(self.forms(x, y).items(), blocks, strict=False):
+            self.require_close(value, block, f"{name} is not a block of square")
 
     def with_variance_and_jitter(self) -> None:
-        inducing, data = self.points(5), self.points(4)
-        square = self.kernel.square(inducing)
+        x, y = self.points(5), self.points(4)
         for jitter, variance in ((0.0, 1.0), (_JITTER, _VARIANCE)):
+            square, cross, _, jittered, lazy = self.forms(x, y, jitter, variance).values()
             expected = linalg.add_jitter(square, jitter) * variance
-            found = self.kernel.jittered_square(inducing, jitter, variance)
-            self.require_close(
-                found, expected, "jittered_square is not variance times square, with jitter"
-            )
-            self.require(torch.equal(found, found.mT), "jittered_square is not exactly symmetric")
-            lazy = _formed(self.kernel.lazy_cross(inducing, data, variance))
-            self.require_close(
-                lazy,
-                self.kernel.cross(inducing, data) * variance,
-                "lazy_cross is not variance times cross",
-            )
-            for name, value in (("jittered_square", found), ("lazy_cross", lazy)):
-                self.require(
-                    value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}"
-                )
+            violation = "jittered_square is not variance times square, with jitter"
+            self.require_close(jittered, expected, violation)
+            symmetric = torch.equal(jittered, jittered.mT)
+            self.require(symmetric, "jittered_square is not exactly symmetric")
+            self.require_close(lazy, cross * variance, "lazy_cross is not variance times cross")
 
     def batches(self) -> None:
         one, first, second = self.points(5), self.points(2, 3, 5), self.points(2, 3, 4)
-        square, diagonal = self.kernel.square(first), self.kernel.diagonal(first)
-        cross, mixed = self.kernel.cross(first, second), self.kernel.cross(one, second)
-        flipped = self.kernel.cross(second, one)
-        for index in ((0, 0), (1, 2)):
-            x, y = first[index], second[index]
-            pairs = {
-                "square": (square[index], self.kernel.square(x)),
-                "diagonal": (diagonal[index], self.kernel.diagonal(x)),
-                "cross": (cross[index], self.kernel.cross(x, y)),
-                "cross of one set with a batch": (mixed[index], self.kernel.cross(one, y)),
-                "cross of a batch with one set": (flipped[index], self.kernel.cross(y, one)),
-            }
-            for name, (batched, single) in pairs.items():
-                self.require_close(batched, single, f"{name} depends on the rest of the batch")
+        for x, y, which in (
+            (first, second, ""),
+            (one, second, " of one set with a batch"),
+            (second, one, " of a batch with one set"),
+        ):
+            batched = self.forms(x, y)
+            for index in ((0, 0), (1, 2)):
+                a, b = (z[index] if z.ndim > 2 else z for z in (x, y))
+                for name, value in self.forms(a, b).items():
+                    found = batched[name]
+                    found = found[index] if found.ndim > value.ndim else found
+                    violation = f"{name}{which} depends on the rest of the batch"
+                    self.require_close(found, value, violation)
 
     def positive(self) -> None:
         for scale in (0.5, 2.0):
@@ -218,86 +155,56 @@ class _KernelCheck(Requirements):
             )
 
     def gram_form(self) -> None:
+        if self.kernel.needs_features:
+            try:
+                self.kernel.square_from_gram(torch.eye(5, dtype=self.dtype, device=self.device))
+            except ValueError:
+                return
+            self.require(False, "it says that it needs features, but accepts a Gram matrix")
         for shape in ((), (2,)):
             points = self.points(*shape, 5), self.points(*shape, 4)
-            gram = _gram(*points)
-            if self.kernel.needs_features:
-                self._require_refusal(gram[0])
-                continue
-            blocks, expected = _from_gram(self.kernel, *gram), _from_features(self.kernel, *points)
-            for name in _Blocks._fields:
-                actual: Tensor = getattr(blocks, name)
-                violation = f"the {name} block from features and from a Gram matrix differ"
-                self.require_close(actual, getattr(expected, name), violation)
-                self.require(actual.dtype == self.dtype, f"{violation} in dtype")
-            self.require(
-                torch.equal(blocks.ii, blocks.ii.mT), "square_from_gram is not exactly symmetric"
-            )
-
-    def _require_refusal(self, gram: Tensor) -> None:
-        try:
-            self.kernel.square_from_gram(gram)
-        except ValueError:
-            return
-        self.require(False, "it says that it needs features, but accepts a Gram matrix")
-
-    def gradients_are_right(self) -> None:
-        mirror = _Mirror(copy.deepcopy(self.kernel).double())
-        parameters = {name: p.detach() for name, p in mirror.named_parameters()}
-        points = self.points(4, dtype=torch.float64), self.points(3, dtype=torch.float64)
-
-        def function(num_inputs: int) -> Callable[..., tuple[Tensor, ...]]:
-            def call(*values: Tensor) -> tuple[Tensor, ...]:
-                named = dict(zip(parameters, values[num_inputs:], strict=True))
-                found: tuple[Tensor, ...] = functional_call(mirror, named, values[:num_inputs])
-                return found
-
-            return call
-
-        self._gradcheck(function(2), (*points, *parameters.values()), "features")
-        if not self.kernel.needs_features:
-            inputs = (*_gram(*points), *parameters.values())
-            self._gradcheck(function(3), inputs, "the Gram matrix")
-
-    def _gradcheck(
-        self, function: Callable[..., tuple[Tensor, ...]], inputs: tuple[Tensor, ...], what: str
-    ) -> None:
-        variables = tuple(x.clone().requires_grad_() for x in inputs)
-        try:
-            torch.autograd.gradcheck(function, variables)
-        except GradcheckError as error:
-            raise AssertionError(
-                f"{type(self.kernel).__name__}: the gradient with respect to {what} and parameters "
-                f"differs from finite differences: {str(error).splitlines()[0]}"
-            ) from error
+            found, expected = self.gram_forms(*_gram(*points)), self.forms(*points)
+            for name, block in (("square", "ii"), ("cross", "it"), ("diagonal", "diagonal")):
+                violation = f"the {block} block from features and from a Gram matrix differ"
+                self.require_close(found[name], expected[name], violation)
+                self.require_value(f"{name}_from_gram", found[name])
+            symmetric = torch.equal(found["square"], found["square"].mT)
+            self.require(symmetric, "square_from_gram is not exactly symmetric")
 
     def gradients_are_finite(self) -> None:
-        inducing, data = self.points(6), self.points(4)
-        inducing[1] = inducing[0]
-        inducing[2:4] = 0.0
-        data[0] = inducing[0]
-        data[1:3] = 0.0
-        self._require_finite((inducing, data), "two points coincide or one is zero")
-        self._require_finite((0.0 * inducing, 0.0 * data), "all points are zero")
+        x, y = self.points(6), self.points(4)
+        x[1] = x[0]
+        x[2:4] = 0.0
+        y[0] = x[0]
+        y[1:3] = 0.0
+        self._require_finite((x, y), "two points coincide or one is zero")
+        self._require_finite((0.0 * x, 0.0 * y), "all points are zero")
 
     def _require_finite(self, points: tuple[Tensor, Tensor], where: str) -> None:
-        parameters = [p for p in self.kernel.parameters() if p.requires_grad]
-        for form in ("features", "a Gram matrix"):
-            if form != "features" and self.kernel.needs_features:
-                continue
-            inducing, data = (x.detach().clone().requires_grad_() for x in points)
-            blocks = (
-                _from_features(self.kernel, inducing, data)
-                if form == "features"
-                else _from_gram(self.kernel, *_gram(inducing, data))
+        x, y = (z.detach().clone().requires_grad_() for z in points)
+        found = {"features": self.forms(x, y)}
+        if not self.kernel.needs_features:
+            found["a Gram matrix"] = self.gram_forms(*_gram(x, y))
+        for form, values in found.items():
+            finite = all(value.isfinite().all() for value in values.values())
+            self.require(finite, f"from {form} it is not finite where {where}")
+            violation = f"from {form} its gradient is not finite where {where}"
+            self.require_finite_gradient(self.mixed(values.values()), [x, y], violation)
+
+    def gradients_are_right(self) -> None:
+        self.kernel.double()
+        points = self.points(4).double(), self.points(3).double()
+        what = "the gradient with respect to {} and parameters"
+        self.require_slopes(
+            lambda x, y: tuple(self.forms(x, y).values()), points, what.format("features")
+        )
+        if not self.kernel.needs_features:
+            self.require_slopes(
+                lambda *gram: tuple(self.gram_forms(*gram).values()),
+                _gram(*points),
+                what.format("the Gram matrix"),
             )
-            total = torch.zeros((), dtype=self.dtype, device=self.device)
-            for block in blocks:
-                self.require(block.isfinite().all(), f"from {form} it is not finite where {where}")
-                total = total + (self.normal(*block.shape) * block).sum()
-            variables = [inducing, data, *parameters]
-            for gradient in torch.autograd.grad(total, variables, allow_unused=True):
-                self.require(
-                    gradient is None or gradient.isfinite().all(),
-                    f"from {form} its gradient is not finite where {where}",
-                )
+
+
+def _gram(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return x @ x.mT, x @ y.mT, y @ y.mT

@@ -1,38 +1,17 @@
-"""The rows of each step."""
+"""The rows of each step: an endless sequence of batches, to be continued where it was left."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
-__all__ = ["Batches", "GivenBatches", "Minibatches"]
-
 Batch = tuple[Tensor, Tensor]
 
 
-class Batches(ABC):
-    """An endless sequence of batches, which can be continued where it was left."""
-
-    num_batches: int
-
-    @abstractmethod
-    def next(self) -> Batch:
-        """Inputs and targets of the next step."""
-
-    @abstractmethod
-    def state(self) -> tuple[Tensor, int]:
-        """What :meth:`load` needs."""
-
-    @abstractmethod
-    def load(self, state: Tensor, position: int) -> None:
-        """Continue where :meth:`state` was taken."""
-
-
-class Minibatches(Batches):
+class Minibatches:
     r"""A new random order every epoch, cut into :math:`\lceil N / B \rceil` batches whose sizes
     differ by at most one.
 
@@ -54,6 +33,7 @@ class Minibatches(Batches):
         self._begin_epoch()
 
     def next(self) -> Batch:
+        """Inputs and targets of the next step."""
         if self.num_batches == 1:
             return self.X, self.y
         if self.position == self.num_batches:
@@ -80,11 +60,9 @@ class Minibatches(Batches):
             self._order = order.tensor_split(self.num_batches)
 
 
-class GivenBatches(Batches):
-    """Batches of somebody else's making, such as a data loader's; over again when they end.
-
-    Args:
-        batches: pairs of inputs and targets; what cannot be started again is an error when it ends.
+class GivenBatches:
+    """Pairs of inputs and targets of somebody else's making, such as a data loader's; over again
+    when they end. What cannot be started again is an error then.
 
     >>> batches = GivenBatches(
     ...     [(torch.zeros(2, 1), torch.zeros(2)), (torch.ones(1, 1), torch.ones(1))]
@@ -96,17 +74,20 @@ class GivenBatches(Batches):
     def __init__(self, batches: Iterable[Batch]) -> None:
         self.num_batches = 0  # not known
         self.position = 0
-        self._batches = batches
-        self._iterator: Iterator[Batch] = iter(batches)
+        self._batches = self._over_and_over(batches)
+
+    def _over_and_over(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        found = None
+        while True:
+            for found in batches:
+                yield found
+            if found is None:
+                raise ValueError("The batches have come to an end and cannot be started again.")
+            found = None
 
     def next(self) -> Batch:
         self.position += 1
-        for batch in self._iterator:
-            return batch
-        self._iterator = iter(self._batches)
-        for batch in self._iterator:
-            return batch
-        raise ValueError("The batches have come to an end and cannot be started again.")
+        return next(self._batches)
 
     def state(self) -> tuple[Tensor, int]:
         return torch.empty(0, dtype=torch.uint8), self.position
@@ -115,3 +96,6 @@ class GivenBatches(Batches):
         """Skip what was seen already."""
         while self.position < position:
             self.next()
+
+
+Batches = Minibatches | GivenBatches

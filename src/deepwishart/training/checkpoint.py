@@ -23,8 +23,6 @@ from torch import Tensor, nn
 import deepwishart
 from deepwishart._support.files import PARTIAL, write_atomically
 
-__all__ = ["Checkpoint", "CheckpointError", "CheckpointStore", "CheckpointWarning"]
-
 FORMAT = "deepwishart checkpoint"
 FORMAT_VERSION = 1
 _BLANK = b"0" * 64
@@ -144,15 +142,13 @@ class CheckpointStore:
     def __init__(
         self, directory: str | os.PathLike[str], every_steps: int = 500, keep: int = 2
     ) -> None:
-        if every_steps < 1:
-            raise ValueError(f"every_steps must be at least 1, got {every_steps}.")
-        if keep < 1:
-            raise ValueError(f"keep must be at least 1, got {keep}.")
+        for name, value in (("every_steps", every_steps), ("keep", keep)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}.")
         self.directory = Path(directory)
         if self.directory.exists() and not self.directory.is_dir():
             raise ValueError(f"The checkpoint directory {directory} is a file; name a directory.")
-        self.every_steps = every_steps
-        self.keep = keep
+        self.every_steps, self.keep = every_steps, keep
 
     def paths(self) -> list[Path]:
         """All checkpoint files, newest first."""
@@ -205,9 +201,7 @@ class CheckpointStore:
 
 
 def _step_of(path: Path) -> int:
-    match = _NAME.fullmatch(path.name)
-    assert match is not None
-    return int(match[1])
+    return int(path.stem.removeprefix("step-"))
 
 
 def _shape(value: Tensor | None) -> str:

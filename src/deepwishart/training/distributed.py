@@ -22,8 +22,6 @@ from deepwishart.linalg import CholeskyError
 from deepwishart.models import DeepKernelProcess, ProcessSample
 from deepwishart.randomness import Randomness
 
-__all__ = ["NUMERICAL_ERRORS", "Parallel"]
-
 NUMERICAL_ERRORS = (CholeskyError, torch.linalg.LinAlgError)
 
 
@@ -81,33 +79,21 @@ class Parallel:
         kl_weight: float,
         generator: torch.Generator,
     ) -> Tensor:
-        """The batch's ELBO on the leader and zero elsewhere, with gradients that add up to the
-        whole's."""
-        if self.world == 1:
-            return objectives.elbo(
-                model,
-                X,
-                y,
-                num_data=num_data,
-                num_samples=num_samples,
-                kl_weight=kl_weight,
-                generator=generator,
-            )
+        """The batch's ELBO (:func:`deepwishart.objectives.elbo`) on the leader and zero elsewhere,
+        with gradients that add up to the whole's."""
         X, y = model.check_data(X, y)
         objectives.check_num_data(model, len(X), num_data)
         random = model.randomness(num_samples, generator)
         sample, own = self._own_sums(model, X, y, random)
-        sums = [self._summed(part) for part in own]
+        sums = [part.detach().clone() for part in own]
+        for total in sums:
+            self.sum_(total)
+            total.requires_grad_()
         data_term = sample.output.data_term(tuple(sums), model.likelihood)
         whole = (data_term / len(X) + kl_weight * sample.log_ratio / num_data).mean()
         slopes = torch.autograd.grad(whole, sums, retain_graph=True, allow_unused=True)
-        carried = torch.stack(
-            [
-                (slope * part).sum()
-                for slope, part in zip(slopes, own, strict=True)
-                if slope is not None
-            ]
-        ).sum()
+        pairs = [(a, b) for a, b in zip(slopes, own, strict=True) if a is not None]
+        carried = torch.stack([(slope * part).sum() for slope, part in pairs]).sum()
         carried = carried - carried.detach()
         return whole + carried if self.leads else carried
 
@@ -131,12 +117,6 @@ class Parallel:
             raise error or CholeskyError("a matrix could not be factorised in another process.")
         return sample, summary if own else tuple(0.0 * part for part in summary)
 
-    def _summed(self, values: Tensor) -> Tensor:
-        """The sum over processes, as a new leaf."""
-        total = values.detach().clone()
-        self.sum_(total)
-        return total.requires_grad_()
-
     def sum_(self, values: Tensor) -> None:
         """Replace ``values`` by their sum over processes."""
         if self.world > 1:
@@ -153,11 +133,6 @@ class Parallel:
     def from_leader(self, content: bytes, device: torch.device) -> bytes:
         """The leader's ``content``, on every process."""
         source = 0 if self.group is None else dist.get_global_rank(self.group, 0)
-        size = torch.tensor(len(content), device=device)
-        dist.broadcast(size, source, group=self.group)
-        data = torch.zeros(int(size), dtype=torch.uint8)
-        if self.leads:
-            data = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        data = data.to(device)
-        dist.broadcast(data, source, group=self.group)
-        return data.cpu().numpy().tobytes()
+        shared = [content]
+        dist.broadcast_object_list(shared, source, group=self.group, device=device)
+        return shared[0]

@@ -8,8 +8,6 @@ from statistics import fmean
 
 from deepwishart.training.history import History
 
-__all__ = ["PlateauStopper"]
-
 
 @dataclass(frozen=True)
 class PlateauStopper:

@@ -14,9 +14,7 @@ from deepwishart.models import DeepKernelProcess
 from deepwishart.randomness import Randomness
 from deepwishart.training.checkpoint import CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS
-from deepwishart.training.state import Caution, TrainingState
-
-__all__ = ["MAX_TRIES", "SNAPSHOT_EVERY", "Guard", "TrainingError"]
+from deepwishart.training.state import TrainingState
 
 SNAPSHOT_EVERY = 50  # steps between copies of the last good state, in memory
 MAX_TRIES = 10  # failures without reaching the next snapshot before giving up
@@ -34,9 +32,7 @@ class TrainingError(RuntimeError):
 
     def __init__(self, message: str, *, step: int, layer: str, last_good: Path | None) -> None:
         super().__init__(message)
-        self.step = step
-        self.layer = layer
-        self.last_good = last_good
+        self.step, self.layer, self.last_good = step, layer, last_good
 
 
 class Guard:
@@ -49,20 +45,13 @@ class Guard:
     steps. After :data:`MAX_TRIES` failures without reaching the next multiple of
     :data:`SNAPSHOT_EVERY` steps, :class:`TrainingError` ends training.
 
-    Args:
-        state: the run to guard.
-        checkpoints: where to leave the last good state when giving up.
+    When it gives up, it leaves the last good state in ``checkpoints``, if there are any.
     """
 
     def __init__(self, state: TrainingState, checkpoints: CheckpointStore | None = None) -> None:
         self.state = state
         self.checkpoints = checkpoints
         self.keep_snapshot()
-
-    @property
-    def step_factor(self) -> float:
-        """Factor on the learning rate."""
-        return self.state.caution.step_factor
 
     def keep_snapshot(self) -> None:
         """Remember the present state as good."""
@@ -71,26 +60,19 @@ class Guard:
 
     def step_passed(self) -> None:
         """To be called after every good step."""
-        state, caution = self.state, self.state.caution
+        state = self.state
         if state.step % SNAPSHOT_EVERY == 0:
-            caution.step_factor = min(1.0, caution.step_factor * _REGROWTH)
-            caution.tries = 0
+            state.step_factor, state.tries = min(1.0, state.step_factor * _REGROWTH), 0
             self.keep_snapshot()
 
     def step_failed(self, where: str, layer: str, learning_rate: float) -> None:
-        """Go back and be more careful, or give up.
-
-        Args:
-            where: what failed, a sentence.
-            layer: the layer it belongs to.
-            learning_rate: the one in use.
-        """
+        """Go back and be more careful, or give up; ``where`` is :func:`explain`'s sentence."""
         state, failed = self.state, self.state.step
         state.history.recoveries.append(failed)
         self.restore()
-        state.caution.step_factor *= 0.5
-        state.caution.tries += 1
-        if state.caution.tries >= MAX_TRIES:
+        state.step_factor *= 0.5
+        state.tries += 1
+        if state.tries >= MAX_TRIES:
             self._give_up(failed, where, layer, learning_rate)
 
     def restore(self) -> None:
@@ -103,7 +85,7 @@ class Guard:
     def _give_up(self, failed: int, where: str, layer: str, learning_rate: float) -> None:
         state, path = self.state, None
         state.history.stopped_by = "error"
-        state.caution = Caution()  # whoever resumes has changed something
+        state.step_factor, state.tries = 1.0, 0  # whoever resumes has changed something
         message = (
             f"Training stopped at step {failed}: {where} This was failure {MAX_TRIES} in a row, "
             f"with a learning rate reduced to {learning_rate:.1e}. Lower the learning rate, use "
@@ -117,20 +99,12 @@ class Guard:
 
 
 def explain(
-    model: DeepKernelProcess,
-    error: Exception | None,
-    value: float,
-    X: Tensor,
-    random: Randomness,
+    model: DeepKernelProcess, error: Exception | None, value: float, X: Tensor, random: Randomness
 ) -> tuple[str, str]:
     """What made a step fail, as a sentence, and the layer it belongs to.
 
-    Args:
-        model: as it was when the step failed, with its gradients.
-        error: the error that ended the step, if any.
-        value: the objective.
-        X: rows of the step.
-        random: the step's randomness again, to replay it.
+    The model is as it was when the step failed, with its gradients; ``value`` is the objective, and
+    ``random`` the step's randomness again, to replay it.
     """
     for name, p in model.named_parameters():
         if not _finite(p):

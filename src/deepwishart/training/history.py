@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-
-__all__ = ["History"]
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 STOPPED_BY = (None, "max_iter", "early_stopping", "interrupt", "error")
@@ -52,22 +50,10 @@ class History:
     def __len__(self) -> int:
         return len(self.step)
 
-    def append(
-        self,
-        step: int,
-        elbo: float,
-        kl_weight: float,
-        learning_rate: float,
-        noise: float,
-        seconds: float,
-    ) -> None:
-        """Add one finished step."""
-        self.step.append(step)
-        self.elbo.append(elbo)
-        self.kl_weight.append(kl_weight)
-        self.learning_rate.append(learning_rate)
-        self.noise.append(noise)
-        self.seconds.append(seconds)
+    def append(self, *row: float) -> None:
+        """Add one finished step: a number for each of the six lists, in their order."""
+        for name, value in zip(COLUMNS, row, strict=True):
+            getattr(self, name).append(value)
 
     def truncate(self, length: int) -> None:
         """Forget all but the first ``length`` steps."""
@@ -84,8 +70,7 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for JSON."""
-        columns: dict[str, Any] = {name: list(getattr(self, name)) for name in COLUMNS}
-        return {**columns, "stopped_by": self.stopped_by, "recoveries": list(self.recoveries)}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> History:

@@ -9,21 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from deepwishart import objectives
 from deepwishart.models import DeepKernelProcess
-from deepwishart.training.batches import Batches, GivenBatches, Minibatches
+from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
 from deepwishart.training.guard import Guard, explain
-from deepwishart.training.history import History
-from deepwishart.training.interrupt import InterruptWatch
+from deepwishart.training.history import COLUMNS, History
+from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol
 from deepwishart.training.state import TrainingState, fingerprint
 
-__all__ = ["train"]
-
-_GO_ON, _EARLY_STOPPING, _INTERRUPT = range(3)
-_REASONS = {_GO_ON: None, _EARLY_STOPPING: "early_stopping", _INTERRUPT: "interrupt"}
+_REASONS = (None, "early_stopping", "interrupt")
 
 
 def train(
@@ -91,27 +89,32 @@ def train(
         protocol = Protocol.named(protocol, rows)
     parallel = Parallel.detect(process_group)
     history = History() if history is None else history
-    state = _new_state(model, data, protocol, seed, history, optimiser)
-    save_every = _start(state, data, checkpoints, resume, parallel)
+    state = _start(model, data, protocol, seed, history, optimiser, checkpoints, resume, parallel)
+    save_every = parallel.largest(checkpoints.every_steps if checkpoints else 0, model.device)
     store = checkpoints if parallel.leads else None
     guard = Guard(state, store)
     if should_stop is None or history.stopped_by != "early_stopping":
         history.stopped_by = None
 
     try:
-        with InterruptWatch() as interrupt:
+        with interrupts_noted() as interrupts:
             while history.stopped_by is None and state.step < protocol.max_iter:
                 if not _take_step(state, rows, protocol, parallel, guard):
                     continue
                 if progress is not None and parallel.leads:
-                    progress(_event(state, protocol))
-                verdict = _EARLY_STOPPING if should_stop and should_stop(history) else _GO_ON
-                verdict = _INTERRUPT if interrupt.requested else verdict
+                    latest = (getattr(history, name)[-1] for name in COLUMNS[1:])
+                    progress(ProgressEvent(state.step - 1, protocol.max_iter, *latest))
+                enough = should_stop is not None and should_stop(history)
+                verdict = 2 if interrupts else int(enough)
                 history.stopped_by = _REASONS[parallel.largest(verdict, model.device)]
                 if history.stopped_by is None and state.step == protocol.max_iter:
                     history.stopped_by = "max_iter"
                 if history.stopped_by or (save_every and state.step % save_every == 0):
-                    _save(state, store, guard)
+                    # A resumed run's first snapshot is its checkpoint: the run that goes on needs
+                    # the same one, on every process, for both to recover alike.
+                    guard.keep_snapshot()
+                    if store is not None:
+                        store.save(state.checkpoint())
     except KeyboardInterrupt:
         history.stopped_by = "interrupt"
     finally:
@@ -121,19 +124,16 @@ def train(
 
 
 def _take_step(
-    state: TrainingState,
-    num_data: int,
-    protocol: Protocol,
-    parallel: Parallel,
-    guard: Guard,
+    state: TrainingState, num_data: int, protocol: Protocol, parallel: Parallel, guard: Guard
 ) -> bool:
     """One step on the next batch; ``False`` if it failed and was undone."""
-    learning_rate = protocol.learning_rate_at(state.step) * guard.step_factor
+    learning_rate = protocol.learning_rate_at(state.step) * state.step_factor
     kl_weight = protocol.kl_weight_at(state.step)
     batch = state.batches.next()
     before = state.generator.get_state()
 
-    error = _gradient(state, batch, num_data, protocol.num_samples, kl_weight, parallel)
+    options = {"num_data": num_data, "num_samples": protocol.num_samples, "kl_weight": kl_weight}
+    error = _gradient(state, parallel, batch, **options)
     elbo, norm = state.buffer[-1].item(), state.gradient.norm().item()
     # Adam squares the gradient.
     if not (math.isfinite(elbo) and norm * norm < torch.finfo(state.gradient.dtype).max):
@@ -152,14 +152,10 @@ def _take_step(
 
 
 def _gradient(
-    state: TrainingState,
-    batch: tuple[Tensor, Tensor],
-    num_data: int,
-    num_samples: int,
-    kl_weight: float,
-    parallel: Parallel,
+    state: TrainingState, parallel: Parallel, batch: tuple[Tensor, Tensor], **options: Any
 ) -> Exception | None:
-    """Put the objective and minus its gradient, summed over processes, into the buffer.
+    """Put the objective and minus its gradient, summed over processes, into the buffer; options
+    are those of :func:`deepwishart.objectives.elbo`.
 
     A numerical error is returned, not raised, with NaN in the buffer: all processes have to
     take part in the sum, and learn from it.
@@ -167,14 +163,8 @@ def _gradient(
     error: Exception | None = None
     state.buffer.zero_()
     try:
-        elbo = parallel.elbo(
-            state.model,
-            *batch,
-            num_data=num_data,
-            num_samples=num_samples,
-            kl_weight=kl_weight,
-            generator=state.generator,
-        )
+        bound = objectives.elbo if parallel.world == 1 else parallel.elbo
+        elbo = bound(state.model, *batch, generator=state.generator, **options)
         if elbo.requires_grad:
             (-elbo).backward()
         state.buffer[-1] = elbo.detach()
@@ -185,86 +175,50 @@ def _gradient(
     return error
 
 
-def _new_state(
+def _start(
     model: DeepKernelProcess,
-    data: tuple[Tensor, Tensor] | Batches,
+    data: tuple[Tensor, Tensor] | GivenBatches,
     protocol: Protocol,
     seed: int,
     history: History,
     optimiser: MakeOptimiser | None,
+    checkpoints: CheckpointStore | None,
+    resume: bool,
+    parallel: Parallel,
 ) -> TrainingState:
+    """The first state, or the one to resume; the leader's, on all processes."""
     # Seeds are drawn, so that the two streams differ from each other and from the stream that
     # the same seed gave when the model was initialised.
     source = torch.Generator().manual_seed(seed)
     noise_seed, order_seed = torch.randint(2**62, (2,), generator=source).tolist()
-    if not isinstance(data, Batches):
-        data = Minibatches(*data, protocol.batch_size, order_seed)
-    return TrainingState(
-        model, data, protocol, seed=noise_seed, history=history, make_optimiser=optimiser
+    size = protocol.batch_size
+    rows = Minibatches(*data, size, order_seed) if isinstance(data, tuple) else data
+    state = TrainingState(
+        model, rows, protocol, seed=noise_seed, history=history, make_optimiser=optimiser
     )
-
-
-def _start(
-    state: TrainingState,
-    data: tuple[Tensor, Tensor] | Batches,
-    checkpoints: CheckpointStore | None,
-    resume: bool,
-    parallel: Parallel,
-) -> int:
-    """Resume if asked to, and give all processes the leader's state.
-
-    Returns:
-        Number of steps between checkpoints, 0 for none; the same on all processes.
-    """
-    state.history.stopped_by = None
-    if not isinstance(data, Batches) and (checkpoints is not None or parallel.world > 1):
+    history.stopped_by = None
+    if isinstance(data, tuple) and (checkpoints is not None or parallel.world > 1):
         state.data = fingerprint(*data)
     if parallel.leads:
         _resume(state, checkpoints, resume)
     if parallel.world > 1:
         content = state.checkpoint().encode() if parallel.leads else b""
-        content = parallel.from_leader(content, state.model.device)
+        content = parallel.from_leader(content, model.device)
         state.load(Checkpoint.decode(content, "The state received from rank 0"))
-    every = 0 if checkpoints is None else checkpoints.every_steps
-    return parallel.largest(every, state.model.device)
+    return state
 
 
 def _resume(state: TrainingState, checkpoints: CheckpointStore | None, resume: bool) -> None:
-    if checkpoints is None:
-        if resume:
-            raise ValueError("resume=True needs checkpoints=CheckpointStore(directory).")
-        return
-    if not resume:
-        if checkpoints.paths():
+    if resume and checkpoints is None:
+        raise ValueError("resume=True needs checkpoints=CheckpointStore(directory).")
+    if checkpoints is not None and checkpoints.paths():
+        if not resume:
             raise ValueError(
                 f"{checkpoints.directory} already holds checkpoints of a run. Pass resume=True to "
                 "continue it, use another directory, or delete them with checkpoints.clear()."
             )
-        return
-    latest = checkpoints.latest()
-    if latest is not None:
-        state.load(latest)
-
-
-def _save(state: TrainingState, store: CheckpointStore | None, guard: Guard) -> None:
-    # A resumed run's first snapshot is its checkpoint: the run that goes on needs the same one,
-    # on every process, for both to recover alike.
-    guard.keep_snapshot()
-    if store is not None:
-        store.save(state.checkpoint())
-
-
-def _event(state: TrainingState, protocol: Protocol) -> ProgressEvent:
-    last = state.history
-    return ProgressEvent(
-        state.step - 1,
-        protocol.max_iter,
-        last.elbo[-1],
-        last.kl_weight[-1],
-        last.learning_rate[-1],
-        last.noise[-1],
-        last.seconds[-1],
-    )
+        if (latest := checkpoints.latest()) is not None:
+            state.load(latest)
 
 
 def _check_data(
@@ -274,7 +228,7 @@ def _check_data(
     batches: Iterable[tuple[Tensor, Tensor]] | None,
     num_data: int | None,
     checkpoints: CheckpointStore | None,
-) -> tuple[tuple[Tensor, Tensor] | Batches, int]:
+) -> tuple[tuple[Tensor, Tensor] | GivenBatches, int]:
     """The data as they will be visited, and the number of their rows."""
     if batches is None:
         if X is None or y is None:

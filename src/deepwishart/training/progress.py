@@ -11,24 +11,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["ProgressEvent", "make_progress"]
-
 _REFRESH_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class ProgressEvent:
-    """One finished step.
-
-    Args:
-        step: number of the step, from 0.
-        total: number of steps of the whole training.
-        elbo: objective of the step, per data point.
-        kl_weight: factor on the KL term.
-        learning_rate: Adam's learning rate.
-        noise: noise standard deviation, averaged over target columns.
-        seconds: training time so far.
-    """
+    """One finished step of ``total``; the rest is what :class:`History` has for it."""
 
     step: int
     total: int
@@ -59,7 +47,7 @@ def make_progress(
     """
     on_terminal = console.is_terminal if console is not None else sys.stderr.isatty()
     if verbose <= 0 or not on_terminal:
-        yield _ignore
+        yield lambda event: None
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -69,31 +57,20 @@ def make_progress(
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console or Console(stderr=True)) as bars:
-        yield _Bar(bars, label, total)
+        task = bars.add_task(label, total=total, numbers="")
+        drawn_at, first = 0.0, (0, 0.0)
 
+        def show(event: ProgressEvent) -> None:
+            nonlocal drawn_at, first
+            now = time.monotonic()
+            # Speed counts from the first event: a resumed run starts with many steps done.
+            first = first if drawn_at else (event.step, now)
+            # Drawing costs more than a step's bookkeeping.
+            if now - drawn_at < _REFRESH_SECONDS and event.step + 1 < event.total:
+                return
+            drawn_at, elapsed = now, now - first[1]
+            speed = f"{(event.step - first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
+            numbers = f"ELBO {event.elbo:.3f}  noise {event.noise:.3g}  {speed} steps/s"
+            bars.update(task, completed=event.step + 1, total=event.total, numbers=numbers)
 
-def _ignore(event: ProgressEvent) -> None:
-    return None
-
-
-class _Bar:
-    """Passes events on to rich, at most once every tenth of a second: drawing costs more than
-    a step's bookkeeping."""
-
-    def __init__(self, bars: Progress, label: str, total: int) -> None:
-        self._bars = bars
-        self._task = bars.add_task(label, total=total, numbers="")
-        self._drawn_at = 0.0
-        self._first: tuple[int, float] | None = None
-
-    def __call__(self, event: ProgressEvent) -> None:
-        now = time.monotonic()
-        # Speed counts from the first event: a resumed run starts with many steps done.
-        self._first = self._first or (event.step, now)
-        if now - self._drawn_at < _REFRESH_SECONDS and event.step + 1 < event.total:
-            return
-        self._drawn_at = now
-        elapsed = now - self._first[1]
-        speed = f"{(event.step - self._first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
-        numbers = f"ELBO {event.elbo:.3f}  noise {event.noise:.3g}  {speed} steps/s"
-        self._bars.update(self._task, completed=event.step + 1, total=event.total, numbers=numbers)
+        yield show

@@ -14,8 +14,6 @@ from deepwishart._support.choices import unknown
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["KINDS", "MakeOptimiser", "Protocol", "kind_of"]
-
 MakeOptimiser = Callable[[Any], "torch.optim.Optimizer"]
 SCHEDULES = ("step", "cosine", "constant", "flat")
 
@@ -103,7 +101,7 @@ class Protocol:
         first, second = self.betas
         if not (0 <= first < 1 and 0 <= second < 1):
             raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas}.")
-        object.__setattr__(self, "betas", (float(first), float(second)))
+        self._set("betas", (float(first), float(second)))
 
     @classmethod
     def named(cls, name: str, num_rows: int) -> Protocol:
@@ -132,11 +130,10 @@ class Protocol:
         first, last = self.learning_rate, self.final_learning_rate
         if self.schedule == "step":
             return first if 2 * step < self.max_iter else last
+        fraction = min(step / max(self.max_iter - 1, 1), 1.0)
         if self.schedule == "cosine":
-            fraction = min(step / max(self.max_iter - 1, 1), 1.0)
             return last + 0.5 * (first - last) * (1.0 + math.cos(math.pi * fraction))
         if self.schedule == "flat":
-            fraction = min(step / max(self.max_iter - 1, 1), 1.0)
             return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
         return first
 
@@ -154,46 +151,34 @@ class Protocol:
 
         return torch.optim.Adam(groups, betas=self.betas, fused=True)
 
-    def _set(self, name: str, value: float) -> None:
+    def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
 
 def _whole_number(name: str, value: Any, smallest: int, alternative: str = "") -> int:
     wanted = f"{name} must be a whole number of at least {smallest} {alternative}".rstrip()
-    if isinstance(value, bool):
-        raise ValueError(f"{wanted}, got {value}.")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{wanted}, got {value!r}.") from None
-    if number < smallest:
-        raise ValueError(f"{wanted}, got {number}.")
+    number = operator.index(value) if hasattr(value, "__index__") else None
+    if number is None or isinstance(value, bool) or number < smallest:
+        raise ValueError(f"{wanted}, got {value!r}.")
     return number
 
 
 def _positive_number(name: str, value: Any, alternative: str = "") -> float:
-    wanted = f"{name} must be a positive number {alternative}".rstrip()
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{wanted}, got {value!r}.") from None
+        number = math.nan
     if not (number > 0 and math.isfinite(number)):
-        raise ValueError(f"{wanted}, got {number}.")
+        wanted = f"{name} must be a positive number {alternative}".rstrip()
+        raise ValueError(f"{wanted}, got {value!r}.")
     return number
 
 
 # The one table of numbers.
 _PROTOCOLS = {
-    "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000, num_samples=10),
+    "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000),
     "fast": Protocol(
-        2_000,
-        5e-2,
-        1e-4,
-        "flat",
-        kl_anneal=100,
-        num_samples=10,
-        factors={"kernel": 3.0, "scale": 0.0},
-        betas=(0.9, 0.99),
+        2_000, 5e-2, 1e-4, "flat", 100, factors={"kernel": 3.0, "scale": 0.0}, betas=(0.9, 0.99)
     ),
 }
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import time
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,34 +14,15 @@ from deepwishart.training.checkpoint import MODEL, Checkpoint, CheckpointError
 from deepwishart.training.history import History
 from deepwishart.training.protocol import MakeOptimiser, Protocol
 
-__all__ = ["Caution", "TrainingState", "fingerprint"]
-
-
 _OPTIMISER = "optimiser."
-
-
-@dataclass
-class Caution:
-    """What the guard remembers of failed steps, see :class:`deepwishart.training.guard.Guard`."""
-
-    step_factor: float = 1.0
-    tries: int = 0
 
 
 class TrainingState:
     """Model, optimiser, randomness and record of a run.
 
     All gradients are views of one flat buffer whose last element is the objective: one norm checks
-    them, one message sums them over processes.
-
-    Args:
-        model: trained in place.
-        batches: the rows of each step.
-        protocol: for the factors of learning rates.
-        seed: seed of the Monte Carlo noise.
-        history: record to append to.
-        make_optimiser: makes an optimiser from groups of parameters; the protocol's Adam if
-            ``None``.
+    them, one message sums them over processes. The seed is that of the Monte Carlo noise; the
+    optimiser is the protocol's Adam if ``make_optimiser`` is ``None``.
     """
 
     def __init__(
@@ -56,22 +35,18 @@ class TrainingState:
         history: History,
         make_optimiser: MakeOptimiser | None = None,
     ) -> None:
-        self.model = model
-        self.batches = batches
-        self.history = history
+        self.model, self.batches, self.history = model, batches, history
         self.data = ""  # fingerprint, to recognise a checkpoint of other data
         self.generator = torch.Generator(model.device).manual_seed(seed)
         self.step = 0
-        self.caution = Caution()
+        # What the guard remembers of failed steps.
+        self.step_factor, self.tries = 1.0, 0
         self.earlier_steps = len(history)
-        self._clock = time.perf_counter() - (history.seconds[-1] if history.seconds else 0.0)
-        factors = {n: protocol.rate_factor(n) for n, _ in model.named_parameters()}
-        self._frozen = [
-            p for n, p in model.named_parameters() if p.requires_grad and not factors[n]
-        ]
-        for p in self._frozen:
-            p.requires_grad_(False)
-        trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        self._start_clock()
+        found = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        factors = {n: protocol.rate_factor(n) for n, _ in found}
+        self._frozen = [p.requires_grad_(False) for n, p in found if not factors[n]]
+        trained = [(n, p) for n, p in found if factors[n]]
         # Parameters of one learning rate stand together: an optimiser has one call for them all.
         self.parameters = dict(sorted(trained, key=lambda item: factors[item[0]]))
         sizes = [p.numel() for p in self.parameters.values()]
@@ -104,8 +79,8 @@ class TrainingState:
         """Let go of the gradients when training ends, and of what was kept fixed for it."""
         for p in self.parameters.values():
             p.grad = None
-        for p in self._frozen:
-            p.requires_grad_(True)
+        for kept in self._frozen:
+            kept.requires_grad_(True)
 
     def tensors(self) -> dict[str, Tensor]:
         """Model and optimiser, by name; not copied."""
@@ -146,7 +121,7 @@ class TrainingState:
             "earlier_steps": self.earlier_steps,
             "stopped_by": self.history.stopped_by,
             "recoveries": self.history.recoveries,
-            "caution": dataclasses.asdict(self.caution),
+            "caution": {"step_factor": self.step_factor, "tries": self.tries},
         }
         return Checkpoint(tensors, info)
 
@@ -175,7 +150,10 @@ class TrainingState:
         self.history.recoveries = list(info["recoveries"])
         self.step = info["step"]
         self.earlier_steps = info["earlier_steps"]
-        self.caution = Caution(**info["caution"])
+        self.step_factor, self.tries = (info["caution"][key] for key in ("step_factor", "tries"))
+        self._start_clock()
+
+    def _start_clock(self) -> None:
         past = self.history.seconds[-1] if self.history.seconds else 0.0
         self._clock = time.perf_counter() - past
 
