@@ -78,8 +78,7 @@ def test_a_single_split_is_not_marked(add_runs):
     directory = add_runs(*runs("elbo", [-0.33], []))
     assert row(directory, "elbo")["DWP"].mark == ""
     summary = summarise(read_results(directory), "elbo")
-    assert (summary.run, summary.matched, summary.better, summary.worse) == (1, 0, 0, 0)
-    assert "1 cannot be judged" in str(summary)
+    assert summary.startswith("1 of 72 cells run, 0 matched, 0 better, 0 worse; 1 cannot be judged")
 
 
 def test_ratios_use_common_splits(add_runs):
@@ -112,7 +111,7 @@ def test_data_sets_and_depths_that_the_paper_does_not_have(add_runs):
     )
     assert row(directory, "elbo", "moon", 1)["DWP"].value == 0.5
     assert row(directory, "elbo", "boston", 9)["gp"].value == 1.0
-    assert summarise(read_results(directory), "elbo").run == 0
+    assert summarise(read_results(directory), "elbo").startswith("0 of 72 cells run")
 
 
 def test_summary_counts(add_runs):
@@ -122,7 +121,7 @@ def test_summary_counts(add_runs):
     }
     every = [run for depth, (dwp, dgp) in numbers.items() for run in runs("elbo", dwp, dgp, depth)]
     results = read_results(add_runs(*every))
-    assert str(summarise(results, "elbo")) == (
+    assert summarise(results, "elbo") == (
         "4 of 72 cells run, 1 matched, 1 better, 1 worse; 1 cannot be judged, for want of a "
         "standard error."
     )

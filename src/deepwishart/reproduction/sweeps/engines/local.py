@@ -22,7 +22,8 @@ class LocalEngine:
     """Worker processes on this machine.
 
     A worker that dies, for whatever reason, is replaced and its run resumed from the last
-    checkpoint. When this process dies, its workers leave at once.
+    checkpoint. When this process dies, its workers leave at once. They import the program that
+    started them: a script keeps its own work under ``if __name__ == "__main__":``.
 
     Args:
         settings: what all runs have in common.
