@@ -95,4 +95,4 @@ def relu_correlation(cosine: Tensor) -> Tensor:
         sine = ((1.0 - c) * (1.0 + c)).sqrt()
         return (sine + (math.pi - c.arccos()) * c) / math.pi
 
-    return with_slope(value, step_correlation, cosine)
+    return with_slope(value, lambda g, c: g * step_correlation(c), cosine)

@@ -37,16 +37,17 @@ def safe_sqrt(value: Tensor) -> Tensor:
 
 
 def with_slope(
-    value: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], argument: Tensor
+    value: Callable[[Tensor], Tensor], times_slope: Callable[[Tensor, Tensor], Tensor], x: Tensor
 ) -> Tensor:
-    """``value(argument)``, entry by entry, whose derivative is ``slope(argument)``: for functions
+    """``value(x)``, entry by entry, whose gradient is ``times_slope(gradient, x)``: for functions
     that are smoother than their terms, which the chain rule takes one by one.
 
     >>> zero = torch.zeros((), requires_grad=True)
-    >>> torch.autograd.grad(with_slope(lambda x: x.abs().sqrt() ** 4, lambda x: 2 * x, zero), zero)
+    >>> square = with_slope(lambda x: x.abs().sqrt() ** 4, lambda g, x: 2 * g * x, zero)
+    >>> torch.autograd.grad(square, zero)
     (tensor(0.),)
     """
-    result: Tensor = _WithSlope.apply(argument, value, slope)
+    result: Tensor = _WithSlope.apply(x, value, times_slope)
     return result
 
 
@@ -54,18 +55,17 @@ class _WithSlope(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(argument: Tensor, value: Callable[[Tensor], Tensor], slope: Any) -> Tensor:
-        return value(argument)
+    def forward(x: Tensor, value: Callable[[Tensor], Tensor], times_slope: Any) -> Tensor:
+        return value(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(inputs[0])
-        ctx.slope = inputs[2]
+        ctx.times_slope = inputs[2]
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (argument,) = ctx.saved_tensors
-        return grad_outputs[0] * ctx.slope(argument), None, None
+        return ctx.times_slope(grad_outputs[0], *ctx.saved_tensors), None, None
 
 
 def symmetric_with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def matern32_profile(squared_distance: Tensor) -> Tensor:
         a = (3.0 * R).sqrt()
         return (1.0 + a) * (-a).exp()
 
-    return with_slope(value, lambda R: -1.5 * matern12_profile(3.0 * R), squared_distance)
+    return with_slope(value, lambda g, R: -1.5 * g * matern12_profile(3.0 * R), squared_distance)
 
 
 def matern52_profile(squared_distance: Tensor) -> Tensor:
@@ -84,6 +84,7 @@ def matern52_profile(squared_distance: Tensor) -> Tensor:
         a = (5.0 * R).sqrt()
         return (1.0 + a + a.square() / 3.0) * (-a).exp()
 
-    return with_slope(
-        value, lambda R: (-5.0 / 6.0) * matern32_profile(R * (5.0 / 3.0)), squared_distance
-    )
+    def times_slope(gradient: Tensor, R: Tensor) -> Tensor:
+        return (-5.0 / 6.0) * gradient * matern32_profile(R * (5.0 / 3.0))
+
+    return with_slope(value, times_slope, squared_distance)
