@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import _native
+from deepwishart._native.fakes import register_all
 from deepwishart.operations import (  # noqa: F401  (each registers its fakes)
     collapsed,
     condition,
@@ -161,6 +162,7 @@ def test_wrong_arguments_are_refused(name):
 @pytest.mark.parametrize("mixing", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fake_tensors_have_the_shapes_of_real_ones(dtype, mixing, samples, scales):
+    register_all()
     # The schema also says that no two results share memory.
     tests = ("test_schema", "test_faketensor")
     for name, arguments in calls(dtype, samples, scales, mixing).items():
