@@ -107,9 +107,11 @@ class GramDistribution(SeededDistribution, ABC):
     def _initialise(self, validate: bool) -> None:
         """Finish construction; parameters were checked by then, with messages of our own."""
         tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
-        batches = [t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)]
+        batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
+        batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
+        batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
         event_shape = torch.Size([self.dimension, self.dimension])
-        super().__init__(torch.broadcast_shapes(*batches), event_shape, validate_args=False)
+        super().__init__(batch, event_shape, validate_args=False)
         self._validate_args = validate
 
     @property

@@ -19,7 +19,10 @@ def flatten(tensor: Tensor) -> Tensor:
 
 def flatten_all(*tensors: Tensor) -> list[Tensor]:
     """The same for matrices whose batch dimensions broadcast."""
-    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in tensors))
+    shapes = {t.shape[:-2] for t in tensors}
+    if len(shapes) == 1:  # the usual case; to broadcast takes PyTorch as long as a small product
+        return [flatten(t) for t in tensors]
+    batch = torch.broadcast_shapes(*shapes)
     return [flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import contiguous, flatten
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 
 __all__ = ["cholesky_inverse"]
 
@@ -55,6 +55,7 @@ class CholeskyInverse(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return torch.ops.deepwishart.cholesky_inverse(matrix)
 

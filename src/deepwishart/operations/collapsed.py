@@ -12,7 +12,7 @@ from torch import Tensor
 from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 from deepwishart.operations.gaussian import GaussianKernel
 
 __all__ = ["RowSums", "row_sums"]
@@ -109,6 +109,7 @@ class Sums(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(
         kernel: Tensor, inverse: Tensor, cross: Tensor, targets: Tensor
     ) -> tuple[Tensor, ...]:
@@ -137,6 +138,7 @@ class GaussianSums(torch.autograd.Function):
     :class:`~deepwishart.operations.condition.GaussianCondition`."""
 
     @staticmethod
+    @known_signature
     def forward(
         kernel: Tensor,
         inverse: Tensor,

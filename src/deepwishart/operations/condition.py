@@ -11,7 +11,7 @@ from torch import Tensor
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 from deepwishart.operations.gaussian import GaussianKernel
 
 __all__ = ["condition"]
@@ -115,6 +115,7 @@ class Condition(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.condition_forward(projection, cross, weights)
 
@@ -149,6 +150,7 @@ class GaussianCondition(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(
         projection: Tensor,
         left: Tensor,

@@ -11,7 +11,7 @@ from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.condition import condition
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 from deepwishart.operations.gaussian import GaussianKernel
 
 __all__ = ["Conditional", "draw_rows"]
@@ -112,6 +112,7 @@ class GaussianDraw(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(
         kernel: Tensor,
         root: Tensor,

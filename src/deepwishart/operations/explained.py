@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import linalg
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 
 __all__ = ["explained"]
 
@@ -44,6 +44,7 @@ class Explained(torch.autograd.Function):
     :math:`B`. One product of size :math:`P^3`."""
 
     @staticmethod
+    @known_signature
     def forward(
         gram: Tensor, products: Tensor, noise: Tensor, lower: Tensor, inverse: Tensor
     ) -> Tensor:

@@ -1,15 +1,16 @@
-r"""Gradients that have no gradient of their own, and say so."""
+r"""What all autograd functions here share: gradients without gradients, and quick calls."""
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["first_order"]
+__all__ = ["first_order", "known_signature"]
 
 Backward = Callable[..., Any]
 
@@ -40,6 +41,17 @@ def first_order(backward: Backward) -> Backward:
         return guarded_results if isinstance(found, tuple) else guarded_results[0]
 
     return wrapped
+
+
+def known_signature(forward: Backward) -> Backward:
+    """A ``forward`` that carries its signature: ``apply`` asks for it at every call, and to find it
+    out takes longer than some of the operations.
+
+    >>> known_signature(lambda matrix: matrix).__signature__
+    <Signature (matrix)>
+    """
+    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    return forward
 
 
 class _Refusing(torch.autograd.Function):

@@ -12,7 +12,7 @@ from torch import Tensor
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import flatten, or_zero
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 
 __all__ = ["GaussianKernel", "gaussian_square"]
 
@@ -112,6 +112,7 @@ class GaussianSquare(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(
         features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
     ) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import contiguous, flatten
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 
 __all__ = ["Observations", "observe"]
 
@@ -101,6 +101,7 @@ class Observe(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.observe_forward(kernel, root, targets, 1.0)
 

@@ -13,7 +13,7 @@ from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.operations.batches import contiguous, flatten
 from deepwishart.operations.draw_rows import Conditional
-from deepwishart.operations.first_order import first_order
+from deepwishart.operations.first_order import first_order, known_signature
 
 __all__ = ["WishartDraw", "draw_and_score"]
 
@@ -199,6 +199,7 @@ class ScoredDraw(torch.autograd.Function):
     """
 
     @staticmethod
+    @known_signature
     def forward(
         prior: Tensor,
         posterior: Tensor,
