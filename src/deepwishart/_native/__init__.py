@@ -102,7 +102,7 @@ def _keep_freed_memory() -> None:
     """Have glibc keep up to a quarter gibibyte of freed memory instead of returning it.
 
     A training step frees all its blocks at once. Returned to the operating system, every page
-    of them is cleared and mapped anew in the next step, which costs about a tenth of the step.
+    of them is cleared and mapped anew in the next step (``benchmarks/allocator.py``).
     """
     if platform.libc_ver()[0] != "glibc":
         return
