@@ -130,6 +130,16 @@ class RescaledPredictive:
         """Predictive standard deviation, observation noise included."""
         return self.mean_and_stddev()[1]
 
+    @property
+    def variance(self) -> np.ndarray:
+        """Predictive variance."""
+        return np.square(self.stddev)
+
+    @property
+    def num_samples(self) -> int:
+        """Number of components of the mixture."""
+        return self.standardised.num_samples
+
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components."""
         # Filled in place: small results kept between large temporaries would fragment the memory.
