@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from deepwishart import linalg
-from deepwishart.layers.gaussian import GaussianSample
 from deepwishart.layers.output import InducingOutputSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.models import DeepKernelProcess, ProcessSample
@@ -153,12 +152,9 @@ def _integrated(
 def _sampled(sample: ProcessSample, X: Tensor, y: Tensor, random: RowRandomness) -> Tensor:
     r""":math:`\log p(y \mid f)` with :math:`f` drawn jointly, and :math:`\log p(u)/q(u)`."""
     output = sample.output
-    function: GaussianSample | None = None
-    if isinstance(output, InducingOutputSample):
-        function = output.function
-    if function is None:
+    if not isinstance(output, InducingOutputSample):
         raise ValueError("Only Gaussian noise goes with a collapsed output layer.")
     rows = sample.last_rows(X, random, joint=True)
-    latents = function.rows(rows, random.at(len(sample.layers)), joint=True)
+    latents = output.function.rows(rows, random.at(len(sample.layers)), joint=True)
     density = sample.model.likelihood.distribution(latents).log_prob(y)
     return output.log_ratio + density.sum((-2, -1))
