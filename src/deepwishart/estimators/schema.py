@@ -17,7 +17,15 @@ from deepwishart.estimators.checks import DTYPES
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
-__all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
+__all__ = [
+    "STRUCTURE",
+    "check_config",
+    "check_conformity",
+    "check_history",
+    "is_count",
+    "is_number",
+    "require",
+]
 
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter", "output")
@@ -141,4 +149,13 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     require(
         outputs is not None and outputs.numel() == config["num_outputs"],
         "num_outputs is not that of the likelihood",
+    )
+
+
+def check_conformity(scores: Tensor, num_outputs: int) -> None:
+    """Refuse scores of calibration rows that cannot be distances of ``num_outputs`` targets."""
+    fits = scores.ndim == 2 and scores.shape[1] == num_outputs and len(scores) > 0
+    require(
+        fits and scores.is_floating_point() and bool((scores >= 0).all()),
+        "conformity_scores are no distances of rows",
     )

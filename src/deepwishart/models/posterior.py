@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.layers.base import GramRows
 from deepwishart.layers.gaussian import GaussianSample
 from deepwishart.models.sample import ProcessSample
@@ -44,9 +45,8 @@ class FunctionSamples(NamedTuple):
         """
 
         def rotate(features: Tensor) -> Tensor:
-            shape = (len(features), features.shape[-1], features.shape[-1])
-            like = {"dtype": features.dtype, "device": features.device}
-            q, r = torch.linalg.qr(torch.randn(shape, generator=generator, **like))
+            shape = torch.Size([len(features), features.shape[-1], features.shape[-1]])
+            q, r = torch.linalg.qr(standard_normal(shape, features, generator))
             # Signs of R make Q uniform among orthogonal matrices (Mezzadri, 2007).
             return features @ (q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2))
 
