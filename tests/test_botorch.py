@@ -179,6 +179,6 @@ def test_without_botorch_the_error_says_what_to_install(monkeypatch):
 
 def test_nothing_else_imports_it():
     package = Path(deepwishart.__file__).parent
-    importing = r"(?m)^ *(from|import) (deepwishart\.)?botorch\b"
+    importing = r"(?m)^ *(from|import) (deepwishart\.)?(botorch|skpro)\b"
     found = {p.name for p in package.rglob("*.py") if re.search(importing, p.read_text("utf-8"))}
-    assert found == {"botorch.py"}
+    assert found == {"botorch.py", "skpro.py"}
