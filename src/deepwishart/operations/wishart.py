@@ -200,25 +200,8 @@ class ScoredDraw(torch.autograd.Function):
 
     @staticmethod
     @known_signature
-    def forward(
-        prior: Tensor,
-        posterior: Tensor,
-        gamma: Tensor,
-        concentration: Tensor,
-        rate: Tensor,
-        loc: Tensor,
-        deviation: Tensor,
-        epsilon: Tensor,
-        row_mixing: Tensor | None,
-        column_mixing: Tensor | None,
-        degrees: float,
-        sticking: bool,
-    ) -> tuple[Tensor, ...]:
-        parameters = (gamma, concentration, rate, loc, deviation, epsilon)
-        mixing = (row_mixing, column_mixing)
-        return torch.ops.deepwishart.wishart_draw_forward(
-            prior, posterior, *parameters, *mixing, degrees
-        )
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.wishart_draw_forward(*inputs[:-1])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -253,20 +236,8 @@ class ScoredDraw(torch.autograd.Function):
 
 
 @fake("wishart_draw_forward")
-def _(
-    prior: Tensor,
-    posterior: Tensor,
-    gamma: Tensor,
-    concentration: Tensor,
-    rate: Tensor,
-    loc: Tensor,
-    deviation: Tensor,
-    epsilon: Tensor,
-    row_mixing: Tensor | None,
-    column_mixing: Tensor | None,
-    degrees: float,
-) -> tuple[Tensor, ...]:
-    samples, size, rank = epsilon.shape
+def _(prior: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    samples, size, rank = rest[6].shape  # of the noise
     batch = prior.shape[0]
     columns = samples * rank if batch == 1 else rank
     narrow, own = (samples, size, rank), (batch, size, columns)
@@ -276,20 +247,8 @@ def _(
 
 
 @fake("wishart_draw_backward")
-def _(
-    gamma: Tensor,
-    concentration: Tensor,
-    rate: Tensor,
-    deviation: Tensor,
-    epsilon: Tensor,
-    row_mixing: Tensor | None,
-    column_mixing: Tensor | None,
-    degrees: float,
-    sticking: bool,
-    inverse: Tensor,
-    *rest: Tensor | None,
-) -> tuple[Tensor, ...]:
-    none = rate.new_empty(0)
-    found = (inverse, inverse, gamma, concentration, rate, deviation, deviation)
-    mixing = (none if m is None else m for m in (row_mixing, column_mixing))
+def _(*saved: Any) -> tuple[Tensor, ...]:
+    gamma, concentration, rate, deviation, _, *mixing = saved[:7]
+    found = (saved[9], saved[9], gamma, concentration, rate, deviation, deviation)
+    mixing = [rate.new_empty(0) if m is None else m for m in mixing]
     return tuple(torch.empty_like(t) for t in (*found, *mixing))
