@@ -3,7 +3,7 @@ r"""The squared exponential kernel as matrices: formed here, or later where it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,15 +90,13 @@ def row_blocks(cross: Cross, *others: Tensor) -> Iterator[tuple[Tensor | None, .
             yield *flatten_all(*others, piece), None, None, None, None
 
 
-def kept_cross(
-    inputs: tuple[Any, ...], kept: tuple[Tensor, ...]
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+def kept_cross(inputs: tuple[Any, ...], kept: Sequence[Tensor]) -> tuple[Any, ...]:
     """What the gradient needs of the last five inputs: the matrix, and where an operation formed
     it, the scaled features and the lengthscale."""
-    return (inputs[-5], None, None, None) if inputs[-4] is None else (*kept, inputs[-1])  # type: ignore[return-value]
+    return (inputs[-5], None, None, None) if inputs[-4] is None else (*kept, inputs[-1])
 
 
-def cross_gradients(found: tuple[Tensor, ...], formed: bool) -> tuple[Tensor | None, ...]:
+def cross_gradients(found: Sequence[Tensor], formed: bool) -> tuple[Tensor | None, ...]:
     """The gradients of those five, from an operation's: that of the matrix is empty, or all
     others are."""
     matrix, *features = found
