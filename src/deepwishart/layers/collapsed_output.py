@@ -98,7 +98,7 @@ class CollapsedOutputLayer(OutputLayer):
         covariance = self.covariance.inducing(inducing, self.jitter)
         what = f"the kernel matrix of {self.name}"
         inverse = linalg.factor(covariance.detach(), what=what).inverse
-        return CollapsedSample(self, inducing, covariance, inverse)
+        return CollapsedSample(self, inducing, covariance, inverse, covariance.new_zeros(()))
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,7 @@ class CollapsedSample(OutputSample):
     inputs: Inducing
     covariance: Tensor
     inverse: Tensor
-
-    @property
-    def log_ratio(self) -> Tensor:
-        return self.covariance.new_zeros(())
+    log_ratio: Tensor
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
@@ -124,11 +121,12 @@ class CollapsedSample(OutputSample):
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         sums, noise = _Sums(*summary), _noise(likelihood)
         what = f"the posterior of {self.layer.name}"
+        trace = sums.gram.diagonal(dim1=-2, dim2=-1).sum(-1)
         columns = (
             explained(sums.gram, sums.products, noise, what=what)
             - 0.5 * sums.number * (2 * math.pi * noise).log()
             - 0.5 * sums.squares / noise
-            - 0.5 * (sums.variances - _trace(sums.gram)).unsqueeze(-1) / noise
+            - 0.5 * (sums.variances - trace).unsqueeze(-1) / noise
         )
         return columns.sum(-1)
 
@@ -136,8 +134,7 @@ class CollapsedSample(OutputSample):
         if summary is None:
             raise ValueError(f"{self.layer.name} predicts from the sums over its training rows.")
         fit = _Fit.of(_Sums(*summary), _noise(likelihood), self.layer.name)
-        ratio = self.covariance.new_zeros(())
-        return CollapsedFunction(self.layer, self.inputs, ratio, self.inverse, fit)
+        return CollapsedFunction(self.layer, self.inputs, self.log_ratio, self.inverse, fit)
 
 
 @dataclass(frozen=True)
@@ -175,10 +172,6 @@ class CollapsedFunction(GaussianSample):
         weights = (self.fit.inverse.mT @ self.fit.whitened.unsqueeze(-1)).squeeze(-1).mT
         object.__setattr__(self, "_weights", weights)  # (..., P, D)
 
-    @property
-    def inducing(self) -> Inducing:
-        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
-
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
         mean, unexplained = condition(self.inverse, cross, own, self._weights)
@@ -195,10 +188,6 @@ class CollapsedFunction(GaussianSample):
         spread = self.fit.inverse @ projected
         covariance = square.unsqueeze(-3) - projected.mT @ projected + spread.mT @ spread
         return JointMoments(projected.squeeze(-3).mT @ self._weights, covariance, square)
-
-
-def _trace(matrix: Tensor) -> Tensor:
-    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
 def _noise(likelihood: Likelihood) -> Tensor:

@@ -2,7 +2,7 @@ r"""The sums over rows from which a Gaussian process with Gaussian noise is cond
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,23 +21,15 @@ from deepwishart.operations.gaussian import (
     row_blocks,
 )
 
-__all__ = ["RowSums", "row_sums"]
+__all__ = ["row_sums"]
 
 
-class RowSums(NamedTuple):
-    r"""Sums over rows, with :math:`A = L^{-1} K_{it}` and :math:`K_{ii} = L L^\top`.
-
-    Attributes:
-        gram: :math:`A A^\top`, ``(..., P, P)``.
-        products: :math:`A y`, ``(..., P, D)``.
-    """
-
-    gram: Tensor
-    products: Tensor
-
-
-def row_sums(kernel: Tensor, inverse: Tensor, cross: Cross, targets: Tensor) -> RowSums:
-    r""":math:`A A^\top` and :math:`A y`, whose gradient goes past the factor to :math:`K_{ii}`.
+def row_sums(
+    kernel: Tensor, inverse: Tensor, cross: Cross, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    r""":math:`A A^\top`, ``(..., P, P)``, and :math:`A y`, ``(..., P, D)``, with
+    :math:`A = L^{-1} K_{it}` and :math:`K_{ii} = L L^\top`; the gradient goes past the factor to
+    :math:`K_{ii}`.
 
     Args:
         kernel: :math:`K_{ii}` with jitter, ``(..., P, P)``.
@@ -47,7 +39,7 @@ def row_sums(kernel: Tensor, inverse: Tensor, cross: Cross, targets: Tensor) -> 
 
     >>> one = torch.ones(1, 1)
     >>> row_sums(4 * one, 0.5 * one, torch.tensor([[2.0, 4.0]]), torch.ones(2, 1))
-    RowSums(gram=tensor([[5.]]), products=tensor([[3.]]))
+    (tensor([[5.]]), tensor([[3.]]))
     """
     if _native.operations(kernel) is None:
         return plain_row_sums(kernel, cross, targets)
@@ -59,16 +51,14 @@ def row_sums(kernel: Tensor, inverse: Tensor, cross: Cross, targets: Tensor) -> 
     gram, products = (sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True))
     sides = (cross,) if isinstance(cross, Tensor) else (cross.left, cross.right)
     batch = torch.broadcast_shapes(*(side.shape[:-2] for side in (kernel, *sides)))
-    return RowSums(
-        gram.reshape(*batch, *gram.shape[1:]), products.reshape(*batch, *products.shape[1:])
-    )
+    return gram.reshape(*batch, *gram.shape[1:]), products.reshape(*batch, *products.shape[1:])
 
 
-def plain_row_sums(kernel: Tensor, cross: Cross, targets: Tensor) -> RowSums:
+def plain_row_sums(kernel: Tensor, cross: Cross, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The same in ordinary PyTorch."""
     lower = linalg.cholesky(kernel, what="the kernel matrix of the output layer")
     projected = linalg.solve_lower(lower, formed(cross))
-    return RowSums(projected @ projected.mT, projected @ targets)
+    return projected @ projected.mT, projected @ targets
 
 
 class Sums(torch.autograd.Function):
