@@ -370,7 +370,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
       std::copy_n(below, width * rows, right + inducing * rows);
       trapezoidal_product(true, left, right, above, height, inducing, rows);
     }
-    gemm<T>(false, true, height, inducing, rows, 1, above, rows, top, rows, 0, products, inducing);
+    // In double precision gK_ii is symmetric from here on: no need for its upper right quarter.
+    const int64_t half = kSquared<T> ? inducing / 2 : 0;
+    gemm<T>(false, true, half, half, rows, 1, above, rows, top, rows, 0, products, inducing);
+    gemm<T>(false, true, height - half, inducing, rows, 1, above + half * rows, rows, top, rows, 0,
+            products + half * inducing, inducing);
     if (!kSquared<T>) {
       gemm<T>(false, false, height, inducing, inducing, 1, products, inducing, G, inducing, 0,
               rotated, inducing);
@@ -380,6 +384,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
     for (int64_t i = 0; i < all; ++i) grad_kernel[i] = T(-0.5) * products[i];
     gemm<T>(false, true, inducing, inducing, width, T(-0.5), grad_root, width, CF, width, 1,
             grad_kernel, inducing);
+    for (int64_t i = 0; i < half; ++i)
+      for (int64_t j = half; j < inducing; ++j)
+        grad_kernel[i * inducing + j] = grad_kernel[j * inducing + i];
     out.send_on(above, s);
   });
   return {grad_form, grad_solved, out.left, out.right, out.scalar(0), out.scalar(1)};

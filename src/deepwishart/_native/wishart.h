@@ -57,8 +57,7 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& facto
     gemm<T>(false, false, size, width, size, 1, R, size, from<T>(factor, s), width, 0, F, width);
     gemm<T>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
     gemm<T>(true, false, size, width, size, 1, H, size, w, width, 0, CF, width);
-    if (kSquared<T>)
-      gemm<T>(true, false, size, size, size, 1, H, size, H, size, 0, into<T>(out.form, s), size);
+    if (kSquared<T>) inner_product(H, into<T>(out.form, s), size);
     for (int64_t g = 0; g < groups; ++g) {
       double squares = 0;
       for (int64_t i = 0; i < size; ++i)
@@ -98,7 +97,7 @@ std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
       for (int64_t j = 0; j < width; ++j)
         weighted[i * width + j] = gd[j / own_width] * CF[i * width + j];
     if (!kSquared<T>) {
-      gemm<T>(true, false, size, size, size, 1, H, size, H, size, 0, products, size);
+      inner_product(H, products, size);
       C = products;
     }
     for (int64_t i = 0; i < all; ++i) g[i] = T(-0.5) * volume * C[i];
