@@ -11,7 +11,13 @@ experiments and the demonstration::
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
+from deepwishart.pipeline.evaluation import (
+    Bound,
+    estimate_elbo,
+    score,
+    score_constant,
+    score_gaussian,
+)
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
@@ -33,4 +39,5 @@ __all__ = [
     "run_training",
     "score",
     "score_constant",
+    "score_gaussian",
 ]
