@@ -30,9 +30,7 @@ def score_linear(regressor: DeepKernelRegressor, train: Rows, test: Rows) -> Sco
     return score_gaussian(mean, stddev, regressor.predict_distribution(test[0]), test[1])
 
 
-def score_baselines(
-    regressor: DeepKernelRegressor, train: Rows, test: Rows
-) -> dict[str, Scores]:
+def score_baselines(regressor: DeepKernelRegressor, train: Rows, test: Rows) -> dict[str, Scores]:
     """A linear model and, unless the model is one, a Gaussian process: the model with one layer."""
     found = {"linear": score_linear(regressor, train, test)}
     if regressor.depth != 1:

@@ -60,7 +60,8 @@ class FriendlyGroup(TyperGroup):
     ) -> Any:
         if not standalone_mode or os.environ.get("DEEPWISHART_TRACEBACK"):
             return super().main(args, prog_name, complete_var, standalone_mode, *more, **extra)
-        message, code, problems = "interrupted", INTERRUPTED, []
+        message, code = "interrupted", INTERRUPTED
+        problems: Sequence[str] = ()
         try:
             result = super().main(args, prog_name, complete_var, False, *more, **extra)
             if result != INTERRUPTED:

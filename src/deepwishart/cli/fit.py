@@ -42,9 +42,7 @@ _data, _model, _training, _run = (
 
 def fit(
     context: typer.Context,
-    data: Annotated[
-        Path, typer.Argument(help=f"Training table: {KINDS}", metavar="TABLE")
-    ],
+    data: Annotated[Path, typer.Argument(help=f"Training table: {KINDS}", metavar="TABLE")],
     target: Annotated[list[str], _data("Column to predict; repeat it for several.")],
     out: Annotated[Path, _run("Directory to write the model to.")],
     categorical: Annotated[
@@ -156,8 +154,8 @@ def fit(
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
 
     Columns other than the targets are inputs: numbers, true/false, ISO dates, or text categories.
-    Rows without a target are left out. Ctrl-C stops training and saves the model so far, unless it would replace another; --resume
-    goes on from there.
+    Rows without a target are left out. Ctrl-C stops training and saves the model so far, unless it
+    would replace another; --resume goes on from there.
     """
     from deepwishart.cli.fitting import Wishes, run_fit
 

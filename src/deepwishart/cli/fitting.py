@@ -126,7 +126,7 @@ def _cross_validate(
     regressor: DeepKernelRegressor, folds: list[Split], directory: ModelDirectory
 ) -> dict[str, Any] | None:
     """Train anew without each part of the rows, and score the part; beside a linear model."""
-    reports = []
+    reports: list[dict[str, Any]] = []
     for fold in folds:
         model = clone(regressor)
         with _training(directory):

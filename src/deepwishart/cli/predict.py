@@ -124,7 +124,9 @@ def _predict_table(
                 "finite number. Check the units of that row; if every row is like this, train "
                 "again."
             )
-        yield pl.DataFrame([batch[name] for name in keep] + [pl.Series(*one) for one in found.items()])
+        yield pl.DataFrame(
+            [batch[name] for name in keep] + [pl.Series(*one) for one in found.items()]
+        )
         row += len(batch)
     if answered:
         rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
@@ -190,7 +192,7 @@ def _check_output(out: Path, data: Path) -> None:
 
 @contextlib.contextmanager
 def _output(out: Path | None) -> Iterator[Callable[[pl.DataFrame], None]]:
-    """A function that writes a batch; ``out`` appears when all is well, and not at all otherwise."""
+    """A function that writes a batch; ``out`` appears when all is well, and otherwise not."""
     import polars as pl
 
     count = itertools.count()

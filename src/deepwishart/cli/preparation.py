@@ -98,10 +98,12 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     targets, missing = settings["target"], settings["missing"] or MISSING
     problems, y = Problems(), np.zeros((len(table), 0))
     with problems:
-        require_columns(table, dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]]))
+        require_columns(
+            table, dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
+        )
     with problems:
         y = read_targets(table, targets, missing) if not problems else y
-    known = ~np.isnan(y).any(1)
+    known: np.ndarray = np.logical_not(np.isnan(y).any(1))
     if not known.any():
         problems.append("No row has a value for every target.")
     numbers = (1 + np.flatnonzero(known)).tolist()

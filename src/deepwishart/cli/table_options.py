@@ -30,9 +30,7 @@ Separator = Annotated[
 Decimal = Annotated[
     str | None, _option("Decimal mark, . or a comma; found out by default.", metavar=".|,")
 ]
-Encoding = Annotated[
-    str | None, _option("Such as utf-8, latin-1 or utf-16; found out by default.")
-]
+Encoding = Annotated[str | None, _option("Such as utf-8, latin-1 or utf-16; found out by default.")]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tables in files: text and Parquet in, columns of numbers out, and the same again at prediction."""
+"""Tables in files: text and Parquet in, columns of numbers out, the same again at prediction."""
 
 from deepwishart.tables.columns import Column, read_targets
 from deepwishart.tables.dialect import Dialect

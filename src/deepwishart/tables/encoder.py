@@ -145,7 +145,10 @@ class TableEncoder:
                 with problems:
                     part = _take_unseen(part, values[column.name], column, rows, unseen)
                 named = zip(names, column.categories, strict=True)
-                parts += [(part == each).cast(pl.Float64).alias(name) for name, each in named]
+                parts += [
+                    part.eq_missing(pl.lit(each)).cast(pl.Float64).alias(name)
+                    for name, each in named
+                ]
             elif column.kind == "date":
                 found = parts_of(part, column.origin)
                 parts += [

@@ -114,9 +114,7 @@ class TableFile:
 
 
 @contextlib.contextmanager
-def open_table(
-    path: str | os.PathLike[str], dialect: Dialect | None = None
-) -> Iterator[TableFile]:
+def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> Iterator[TableFile]:
     """Find out what a file is, and make it ready to be read.
 
     Text compressed with gzip, in another encoding than UTF-8, or from standard input (``-``) is
