@@ -2,6 +2,13 @@
 
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.regressor import DeepKernelRegressor
+from deepwishart.estimators.relevance import Relevance
 from deepwishart.pipeline import RescaledPredictive, Standardiser
 
-__all__ = ["DeepKernelEstimator", "DeepKernelRegressor", "RescaledPredictive", "Standardiser"]
+__all__ = [
+    "DeepKernelEstimator",
+    "DeepKernelRegressor",
+    "Relevance",
+    "RescaledPredictive",
+    "Standardiser",
+]
