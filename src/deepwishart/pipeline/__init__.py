@@ -12,7 +12,13 @@ experiments and the demonstration::
 """
 
 from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
-from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
+from deepwishart.pipeline.evaluation import (
+    Bound,
+    estimate_elbo,
+    score,
+    score_constant,
+    score_gaussian,
+)
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
@@ -36,4 +42,5 @@ __all__ = [
     "run_training",
     "score",
     "score_constant",
+    "score_gaussian",
 ]
