@@ -2,5 +2,7 @@
 
 from deepwishart.likelihoods.base import Likelihood, Mixture
 from deepwishart.likelihoods.gaussian import Gaussian
+from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from deepwishart.likelihoods.student_t import StudentT
 
-__all__ = ["Gaussian", "Likelihood", "Mixture"]
+__all__ = ["Gaussian", "HeteroscedasticGaussian", "Likelihood", "Mixture", "StudentT"]

@@ -12,6 +12,9 @@ from torch.distributions import Distribution
 
 __all__ = ["Likelihood", "Mixture"]
 
+#: Logarithms of variances and rates beyond this are treated as if they were this.
+LARGEST_LOG = 40.0
+
 
 class Mixture(NamedTuple):
     r"""A predictive distribution as a weighted sum of simple ones.
@@ -54,6 +57,8 @@ class Likelihood(nn.Module, ABC):
 
     #: Number of quadrature nodes; densities that are narrow, or have a kink, need more.
     num_nodes = 32
+    #: Whether targets may be shifted and scaled; not if they are counts or classes.
+    scalable = True
 
     def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
         super().__init__()
@@ -61,6 +66,12 @@ class Likelihood(nn.Module, ABC):
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}.")
         self.num_outputs = num_outputs
         self.num_latents = num_outputs if num_latents is None else num_latents
+
+    @property
+    def latent_groups(self) -> tuple[int, ...]:
+        """Numbers of neighbouring latent columns that have one kernel and one posterior covariance
+        in common; all have, unless a likelihood says otherwise."""
+        return (self.num_latents,)
 
     @abstractmethod
     def distribution(self, latents: Tensor) -> Distribution:
@@ -103,10 +114,22 @@ class Likelihood(nn.Module, ABC):
                 f"{self.num_outputs} targets: it has to define expected_log_prob and predictive, "
                 "since one-dimensional quadrature does not apply."
             )
-        nodes, weights = np.polynomial.hermite_e.hermegauss(self.num_nodes)
-        x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
-        # The root of a variance that is exactly zero has no gradient.
-        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-        # Logarithms are taken before rounding: single precision knows no number as small as the
-        # outermost weights of many nodes.
-        return mean + deviation * x, mean.new_tensor(np.log(weights / weights.sum()))
+        return gauss_hermite(mean, variance, self.num_nodes)
+
+
+def gauss_hermite(mean: Tensor, variance: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Values ``(Q, ...)`` of a Gaussian variable at quadrature nodes, and log weights ``(Q,)``."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
+    x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
+    # The root of a variance that is exactly zero has no gradient.
+    deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+    # Logarithms are taken before rounding: single precision knows no number as small as the
+    # outermost weights of many nodes.
+    return mean + deviation * x, mean.new_tensor(np.log(weights / weights.sum()))
+
+
+def bounded_exp(x: Tensor) -> Tensor:
+    """:math:`e^x`, and from 40 on its tangent there: values and gradients stay finite in single
+    precision, and the gradient points back."""
+    inside = x.clamp_max(LARGEST_LOG)
+    return inside.exp() * (1.0 + (x - inside))
