@@ -81,18 +81,23 @@ class Predictive:
     @property
     def mean(self) -> Tensor:
         r"""Predictive mean."""
-        return self._shape(self._gather(lambda m: _average(m, m.components.mean)))
+        return self.mean_and_variance()[0]
 
     @property
     def variance(self) -> Tensor:
         """Predictive variance: mean of the variances plus variance of the means."""
+        return self.mean_and_variance()[1]
 
-        def total(mixture: Mixture) -> Tensor:
+    def mean_and_variance(self) -> tuple[Tensor, Tensor]:
+        """Both moments from one pass over the components."""
+        location = self._X.new_empty(len(self), self.num_outputs)
+        spread = torch.empty_like(location)
+        for rows, mixture in self._mixtures():
             mean = mixture.components.mean
-            centre = _average(mixture, mean)
-            return _average(mixture, mixture.components.variance + (mean - centre).square())
-
-        return self._shape(self._gather(total))
+            location[rows] = _average(mixture, mean)
+            squares = (mean - location[rows]).square()
+            spread[rows] = _average(mixture, mixture.components.variance + squares)
+        return self._shape(location), self._shape(spread)
 
     @property
     def stddev(self) -> Tensor:

@@ -3,6 +3,16 @@
 from deepwishart.likelihoods.base import Likelihood, Mixture
 from deepwishart.likelihoods.gaussian import Gaussian
 from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from deepwishart.likelihoods.negative_binomial import NegativeBinomial
+from deepwishart.likelihoods.poisson import Poisson
 from deepwishart.likelihoods.student_t import StudentT
 
-__all__ = ["Gaussian", "HeteroscedasticGaussian", "Likelihood", "Mixture", "StudentT"]
+__all__ = [
+    "Gaussian",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "Mixture",
+    "NegativeBinomial",
+    "Poisson",
+    "StudentT",
+]

@@ -57,8 +57,8 @@ class Likelihood(nn.Module, ABC):
 
     #: Number of quadrature nodes; densities that are narrow, or have a kink, need more.
     num_nodes = 32
-    #: Whether targets may be shifted and scaled; not if they are counts or classes.
-    scalable = True
+    #: Whether targets may be shifted and scaled; not so for classes and counts.
+    location_scale = True
 
     def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
         super().__init__()
@@ -66,6 +66,11 @@ class Likelihood(nn.Module, ABC):
             raise ValueError(f"num_outputs must be at least 1, got {num_outputs}.")
         self.num_outputs = num_outputs
         self.num_latents = num_outputs if num_latents is None else num_latents
+
+    @property
+    def num_columns(self) -> int:
+        """Number of columns of ``y`` in training: the targets, and what else there is to know."""
+        return self.num_outputs
 
     @property
     def latent_groups(self) -> tuple[int, ...]:

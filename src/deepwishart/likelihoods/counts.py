@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,10 +16,10 @@ from deepwishart.likelihoods.base import LARGEST_LOG, Likelihood, Mixture, gauss
 
 __all__ = ["CountLikelihood", "Counts"]
 
-_LEAST_DISPERSION = 1e-12  # below, a count is a Poisson variable to all digits
+_LEAST_DISPERSION = 1e-14  # below, a count is a Poisson variable to all digits
 _POISSON_DISPERSION = 1e-9  # likewise, to the digits of an incomplete beta function
 _LARGE = 10.0  # total counts from which Stirling's series has all digits of double precision
-_SMOOTHED = 0.2  # share of the latent variance that components take up
+_SMOOTHED = 0.15  # share of the latent variance that components take up, if they are Poisson's
 
 
 class Counts(Distribution):
@@ -40,7 +41,7 @@ class Counts(Distribution):
     """
 
     support = constraints.nonnegative_integer
-    arg_constraints: dict[str, Any] = {}
+    arg_constraints: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, log_mean: Tensor, dispersion: Tensor) -> None:
         self._dispersion = dispersion.clamp_min(_LEAST_DISPERSION)  # with a shape of its own
@@ -109,31 +110,56 @@ def _log_rising(y: Tensor, a: Tensor) -> Tensor:
 
 
 class CountLikelihood(Likelihood):
-    r"""Counts with mean :math:`e^f` and a dispersion that does not depend on the inputs.
+    r"""Counts with mean :math:`e^f`, or :math:`e\, e^f` where rows have exposures :math:`e`.
 
-    In predictions, a fifth of the variance of :math:`f` goes into the components, as additional
+    In predictions, up to a seventh of the variance of :math:`f` goes into the components, as
     dispersion with the same mean and variance, and the rest is for quadrature. The mixture of
     counts is smooth then, also where counts are large and Poisson's distribution is narrow.
+
+    Args:
+        num_outputs: number of target columns D.
+        exposure: in training, ``y`` has one more column, the last, with :math:`\log e`. A
+            prediction is for :math:`e = 1`, or for the ``offset`` :math:`\log e` that
+            :meth:`deepwishart.models.Posterior.predict` is given.
+
+    >>> from deepwishart.likelihoods import Poisson
+    >>> Poisson(1, exposure=True).num_columns
+    2
     """
 
-    scalable = False
-    num_nodes = 8
+    location_scale = False
+    num_nodes = 16
 
-    def dispersion_of(self) -> Tensor:
+    def __init__(self, num_outputs: int = 1, *, exposure: bool = False) -> None:
+        super().__init__(num_outputs)
+        self.exposure = exposure
+
+    @property
+    def num_columns(self) -> int:
+        return self.num_outputs + self.exposure
+
+    @abstractmethod
+    def dispersion_given(self, latents: Tensor) -> Tensor:
         """Dispersion :math:`a` given the latents, ``(D,)`` or ``()``."""
-        raise NotImplementedError
+
+    def with_exposure(self, y: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+        """Counts, and the means of :math:`f` with :math:`\\log e` added to them."""
+        y, log_exposure = y[..., : self.num_outputs], y[..., self.num_outputs :]
+        return y, mean + log_exposure if self.exposure else mean
 
     def distribution(self, latents: Tensor) -> Counts:
-        return Counts(latents, self.dispersion_of().to(latents))
+        return Counts(latents, self.dispersion_given(latents))
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        part = _SMOOTHED * variance.clamp_max(LARGEST_LOG)
-        nodes, log_weights = gauss_hermite(mean, (1.0 - _SMOOTHED) * variance, self.num_nodes)
-        given = self.dispersion_of().to(mean)
-        # (1 + a) e^v - 1, as the square of the coefficient of variation multiplies.
+        given = self.dispersion_given(mean)
+        variance = variance.clamp_max(LARGEST_LOG).expand_as(mean)
+        part = variance * _SMOOTHED / (1.0 + given / _SMOOTHED)
+        nodes, log_weights = gauss_hermite(mean, variance - part, self.num_nodes)
+        # (1 + a) e^v - 1, since squares of coefficients of variation, plus one, multiply.
         dispersion = given + (1.0 + given) * part.expm1()
         return Mixture(Counts(nodes + 0.5 * part, dispersion), log_weights)
 
     def initial_latents(self, y: Tensor) -> Tensor:
-        """Logarithms, of counts that are none of them zero."""
-        return (y + 0.5).log()
+        """Logarithms of rates."""
+        counts, offset = self.with_exposure(y, y.new_zeros(()))
+        return (counts + 0.5).log() - offset

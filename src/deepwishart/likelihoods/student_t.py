@@ -58,7 +58,9 @@ class StudentT(Likelihood):
         if not scale > 0:
             raise ValueError(f"scale must be positive, got {scale}.")
         if not degrees > 2:
-            raise ValueError(f"degrees must be above 2, so that noise has a variance; got {degrees}.")
+            raise ValueError(
+                f"degrees must be above 2, so that noise has a variance; got {degrees}."
+            )
         value = torch.full((num_outputs,), math.log(scale), dtype=dtype, device=device)
         self.log_scale = nn.Parameter(value)
         self.log_excess = nn.Parameter(value.new_tensor(math.log(degrees - 2.0)))
@@ -82,7 +84,9 @@ class StudentT(Likelihood):
         nodes = log_precision.reshape(-1, *(1 for _ in mean.shape))
         deviation = (variance + (2.0 * self.log_scale - nodes).exp()).sqrt()
         centre = mean.expand(len(nodes), *mean.shape)
-        return Mixture(Normal(centre, deviation.expand_as(centre), validate_args=False), log_weights)
+        return Mixture(
+            Normal(centre, deviation.expand_as(centre), validate_args=False), log_weights
+        )
 
     def summary(self) -> dict[str, float]:
         degrees, scale = self.degrees.detach(), self.scale.detach()
