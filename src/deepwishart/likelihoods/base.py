@@ -107,6 +107,9 @@ class Likelihood(nn.Module, ABC):
         """Latents ``(N, num_latents)`` for the output layer to start from, given targets."""
         return y if self.num_latents == self.num_outputs else y.new_zeros(len(y), self.num_latents)
 
+    def start_from(self, y: Tensor) -> None:
+        """Set parameters to what suits targets, before training; nothing unless overridden."""
+
     def summary(self) -> dict[str, float]:
         """Numbers worth recording during training, by name."""
         return {}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from scipy import special
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
@@ -110,7 +110,8 @@ def _log_rising(y: Tensor, a: Tensor) -> Tensor:
 
 
 class CountLikelihood(Likelihood):
-    r"""Counts with mean :math:`e^f`, or :math:`e\, e^f` where rows have exposures :math:`e`.
+    r"""Counts with mean :math:`c\, e^f`, or :math:`e\, c\, e^f` where rows have exposures
+    :math:`e`; the typical rate :math:`c` of each column is learned, and starts at the data's.
 
     In predictions, up to a seventh of the variance of :math:`f` goes into the components, as
     dispersion with the same mean and variance, and the rest is for quadrature. The mixture of
@@ -130,9 +131,22 @@ class CountLikelihood(Likelihood):
     location_scale = False
     num_nodes = 16
 
-    def __init__(self, num_outputs: int = 1, *, exposure: bool = False) -> None:
+    def __init__(
+        self,
+        num_outputs: int = 1,
+        *,
+        exposure: bool = False,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> None:
         super().__init__(num_outputs)
         self.exposure = exposure
+        self.log_rate = nn.Parameter(torch.zeros(num_outputs, dtype=dtype, device=device))
+
+    @property
+    def rate(self) -> Tensor:
+        """Typical rate :math:`c`, ``(D,)``."""
+        return self.log_rate.exp()
 
     @property
     def num_columns(self) -> int:
@@ -142,24 +156,32 @@ class CountLikelihood(Likelihood):
     def dispersion_given(self, latents: Tensor) -> Tensor:
         """Dispersion :math:`a` given the latents, ``(D,)`` or ``()``."""
 
-    def with_exposure(self, y: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-        """Counts, and the means of :math:`f` with :math:`\\log e` added to them."""
+    def log_mean(self, y: Tensor, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """Counts, and the logarithms of their means given latents, exposures included."""
         y, log_exposure = y[..., : self.num_outputs], y[..., self.num_outputs :]
-        return y, mean + log_exposure if self.exposure else mean
+        log_mean = self.log_rate + latents
+        return y, log_mean + log_exposure if self.exposure else log_mean
 
     def distribution(self, latents: Tensor) -> Counts:
-        return Counts(latents, self.dispersion_given(latents))
+        return Counts(self.log_rate + latents, self.dispersion_given(latents))
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         given = self.dispersion_given(mean)
         variance = variance.clamp_max(LARGEST_LOG).expand_as(mean)
         part = variance * _SMOOTHED / (1.0 + given / _SMOOTHED)
-        nodes, log_weights = gauss_hermite(mean, variance - part, self.num_nodes)
+        log_mean = self.log_rate + mean + 0.5 * part
+        nodes, log_weights = gauss_hermite(log_mean, variance - part, self.num_nodes)
         # (1 + a) e^v - 1, since squares of coefficients of variation, plus one, multiply.
-        dispersion = given + (1.0 + given) * part.expm1()
-        return Mixture(Counts(nodes + 0.5 * part, dispersion), log_weights)
+        return Mixture(Counts(nodes, given + (1.0 + given) * part.expm1()), log_weights)
 
     def initial_latents(self, y: Tensor) -> Tensor:
-        """Logarithms of rates."""
-        counts, offset = self.with_exposure(y, y.new_zeros(()))
-        return (counts + 0.5).log() - offset
+        """Logarithms of rates, half a count added to each."""
+        counts, log_mean = self.log_mean(y, torch.zeros_like(y[..., : self.num_outputs]))
+        return ((counts + 0.5).log() - log_mean).detach()
+
+    @torch.no_grad()
+    def start_from(self, y: Tensor) -> None:
+        """Let the typical rate be that of all rows together."""
+        counts, exposures = y[..., : self.num_outputs], y[..., self.num_outputs :].exp()
+        total = exposures.sum(0) if self.exposure else len(y)
+        self.log_rate.copy_(((counts.sum(0) + 0.5) / total).log())

@@ -14,8 +14,8 @@ __all__ = ["NegativeBinomial"]
 
 class NegativeBinomial(CountLikelihood):
     r""":math:`p(y \mid f) = \prod_d \mathrm{NB}(y_d; \mu_d, a_d)`, counts with mean
-    :math:`\mu = e^f` and variance :math:`\mu + a\mu^2`, where the dispersion :math:`a_d` of each
-    column is learned; without it they would be Poisson counts.
+    :math:`\mu = c\, e^f` and variance :math:`\mu + a\mu^2`, where the typical rate :math:`c_d` and
+    the dispersion :math:`a_d` of each column are learned; without it they would be Poisson counts.
 
     The log density (:class:`~deepwishart.likelihoods.counts.Counts`) is expected by quadrature.
 
@@ -23,13 +23,13 @@ class NegativeBinomial(CountLikelihood):
         num_outputs: number of target columns D.
         dispersion: initial :math:`a`.
         exposure: as in :class:`~deepwishart.likelihoods.Poisson`.
-        dtype: of the parameter; double precision by default.
-        device: of the parameter.
+        dtype: of the parameters; double precision by default.
+        device: of the parameters.
 
     >>> likelihood = NegativeBinomial(1, dispersion=0.5)
     >>> zero = torch.zeros(3, 1)
-    >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero).exp()  # (1 + 1/2)**-2
-    tensor([0.4444, 0.4444, 0.4444], grad_fn=<ExpBackward0>)
+    >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero)[0].exp()  # (1 + 1/2)**-2
+    tensor(0.4444, dtype=torch.float64, grad_fn=<ExpBackward0>)
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class NegativeBinomial(CountLikelihood):
         dtype: torch.dtype = torch.float64,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(num_outputs, exposure=exposure)
+        super().__init__(num_outputs, exposure=exposure, dtype=dtype, device=device)
         if not dispersion > 0:
             raise ValueError(f"dispersion must be positive, got {dispersion}.")
         value = torch.full((num_outputs,), math.log(dispersion), dtype=dtype, device=device)
@@ -53,7 +53,8 @@ class NegativeBinomial(CountLikelihood):
         return self.log_dispersion.exp()
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return super().expected_log_prob(*self.with_exposure(y, mean), variance)
+        y, log_mean = self.log_mean(y, mean)
+        return super().expected_log_prob(y, log_mean - self.log_rate, variance)
 
     def dispersion_given(self, latents: Tensor) -> Tensor:
         return self.dispersion.to(latents)

@@ -12,29 +12,32 @@ __all__ = ["Poisson"]
 
 
 class Poisson(CountLikelihood):
-    r""":math:`p(y \mid f) = \prod_d e^{y_d f_d - e^{f_d}} / y_d!`, counts with rates
-    :math:`\lambda = e^f`.
+    r""":math:`p(y \mid f) = \prod_d \lambda_d^{y_d} e^{-\lambda_d} / y_d!` with rates
+    :math:`\lambda = c\, e^f`, where the typical rate :math:`c` is learned.
 
     Under Gaussian latents the expected log density is known,
 
-    .. math:: \mathbb E \log p(y \mid f)
-              = \sum_d \Big( y_d m_d - e^{m_d + v_d/2} - \log y_d! \Big).
+    .. math:: \mathbb E \log p(y \mid f) = \sum_d \Big( y_d (m_d + \log c_d)
+              - c_d\, e^{m_d + v_d/2} - \log y_d! \Big).
 
     Args:
         num_outputs: number of target columns D.
         exposure: counts were made over times, areas or populations :math:`e` that differ from row
-            to row, :math:`\lambda = e\, e^f`; see
-            :class:`~deepwishart.likelihoods.counts.CountLikelihood`.
+            to row, :math:`\lambda = e\, c\, e^f`. In training, ``y`` then has one more column, the
+            last, with :math:`\log e`, and predictions are for :math:`e = 1` unless told otherwise
+            (``offset`` of :meth:`deepwishart.models.Posterior.predict`).
+        dtype: of the parameter; double precision by default.
+        device: of the parameter.
 
     >>> likelihood = Poisson(1)
     >>> zero = torch.zeros(3, 1)
-    >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero)
-    tensor([-1., -1., -1.])
+    >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero).tolist()
+    [-1.0, -1.0, -1.0]
     """
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        y, mean = self.with_exposure(y, mean)
-        terms = y * mean - bounded_exp(mean + 0.5 * variance) - torch.lgamma(y + 1.0)
+        y, log_mean = self.log_mean(y, mean)
+        terms = y * log_mean - bounded_exp(log_mean + 0.5 * variance) - torch.lgamma(y + 1.0)
         return terms.sum(-1)
 
     def dispersion_given(self, latents: Tensor) -> Tensor:

@@ -155,6 +155,7 @@ def build(
         generator=generator,
     )
     likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
+    likelihood.start_from(y)
     name = process if isinstance(process, str) else "custom"
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
@@ -361,18 +362,19 @@ def _check_layers(
 
 
 def _check_likelihood(
-    likelihood: Likelihood | None, num_outputs: int, noise: float, dtype: torch.dtype
+    likelihood: Likelihood | None, num_columns: int, noise: float, dtype: torch.dtype
 ) -> Likelihood:
     if likelihood is None:
-        return Gaussian(num_outputs, noise, dtype=dtype)
+        return Gaussian(num_columns, noise, dtype=dtype)
     if not isinstance(likelihood, Likelihood):
         raise ValueError(
             f"likelihood must be a likelihoods.Likelihood, got {type(likelihood).__name__}."
         )
-    if likelihood.num_outputs != num_outputs:
+    if likelihood.num_columns != num_columns:
+        known = "" if likelihood.num_columns == likelihood.num_outputs else " and log exposures"
         raise ValueError(
-            f"y has {num_outputs} columns, but {type(likelihood).__name__} is for "
-            f"{likelihood.num_outputs}; build it with num_outputs={num_outputs}."
+            f"y has {num_columns} columns, but {type(likelihood).__name__} is for "
+            f"{likelihood.num_outputs} targets{known}: set its num_outputs."
         )
     return copy.deepcopy(likelihood).to(dtype)
 
