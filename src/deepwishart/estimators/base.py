@@ -93,6 +93,14 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         for a saved one, after what is known of its targets has been read."""
         return None
 
+    def _describe_targets(self) -> dict[str, Any]:
+        """What a saved model has to know of its targets, as plain data."""
+        return {}
+
+    def _recall_targets(self, config: dict[str, Any]) -> None:
+        """Take up what :meth:`_describe_targets` said; ``require`` what a stranger may have
+        written."""
+
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
