@@ -24,6 +24,7 @@ from deepwishart.layers import (
     InverseWishartLayer,
     Layer,
     OutputLayer,
+    StackedOutputLayer,
     WishartLayer,
 )
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -154,6 +155,7 @@ def build(
         generator=generator,
     )
     likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
+    likelihood.start_from(y)
     name = process if isinstance(process, str) else "custom"
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
@@ -165,7 +167,7 @@ def build(
         _make_output(
             output,
             plan,
-            likelihood.initial_latents(y)[rows],
+            likelihood.initial_latents(y)[rows].split(likelihood.latent_groups, dim=-1),
             precision,
             start if own[-1] else None,
         ),
@@ -200,20 +202,31 @@ def _start(layers: Sequence[Layer], plan: _Plan) -> Inducing:
 
 
 def _make_output(
-    output: str, plan: _Plan, latents: Tensor, precision: float, points: Inducing | None
+    output: str,
+    plan: _Plan,
+    latents: Sequence[Tensor],
+    precision: float,
+    points: Inducing | None,
 ) -> OutputLayer:
-    """The output layer; ``points`` are the inducing points of one that has its own."""
-    kernel = plan.make_kernel(len(plan.kernels) - 1)
+    """The output layer, of one part for each group of ``latents``; ``points`` are the inducing
+    points of one that has its own."""
     own = points if isinstance(points, Tensor) else None
-    if output == "collapsed":
-        return CollapsedOutputLayer(
-            kernel, latents.shape[1], inducing_inputs=own, jitter=plan.jitter
-        )
-    if own is not None:
-        return DoublyStochasticOutputLayer(
-            kernel, own, latents, precision=precision, jitter=plan.jitter
-        )
-    return GPOutputLayer(kernel, latents, precision=precision, jitter=plan.jitter)
+    parts: list[OutputLayer] = []
+    for start in latents:
+        kernel = plan.make_kernel(len(plan.kernels) - 1)
+        if output == "collapsed":
+            return CollapsedOutputLayer(
+                kernel, start.shape[1], inducing_inputs=own, jitter=plan.jitter
+            )
+        if own is None:
+            parts.append(GPOutputLayer(kernel, start, precision=precision, jitter=plan.jitter))
+        else:
+            parts.append(
+                DoublyStochasticOutputLayer(
+                    kernel, own, start, precision=precision, jitter=plan.jitter
+                )
+            )
+    return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
 
 
 def _wishart(plan: _Plan, index: int) -> Layer:
@@ -349,18 +362,19 @@ def _check_layers(
 
 
 def _check_likelihood(
-    likelihood: Likelihood | None, num_outputs: int, noise: float, dtype: torch.dtype
+    likelihood: Likelihood | None, num_columns: int, noise: float, dtype: torch.dtype
 ) -> Likelihood:
     if likelihood is None:
-        return Gaussian(num_outputs, noise, dtype=dtype)
+        return Gaussian(num_columns, noise, dtype=dtype)
     if not isinstance(likelihood, Likelihood):
         raise ValueError(
             f"likelihood must be a likelihoods.Likelihood, got {type(likelihood).__name__}."
         )
-    if likelihood.num_outputs != num_outputs:
+    if likelihood.num_columns != num_columns:
+        known = "" if likelihood.num_columns == likelihood.num_outputs else " and log exposures"
         raise ValueError(
-            f"y has {num_outputs} columns, but {type(likelihood).__name__} is for "
-            f"{likelihood.num_outputs}; build it with num_outputs={num_outputs}."
+            f"y has {num_columns} columns, but {type(likelihood).__name__} is for "
+            f"{likelihood.num_outputs} targets{known}: set its num_outputs."
         )
     return copy.deepcopy(likelihood).to(dtype)
 

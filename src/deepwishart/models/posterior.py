@@ -108,11 +108,17 @@ class Posterior:
         shape = (self.num_samples, len(X), self.function.layer.width)
         return mean.expand(shape), variance.expand(shape)
 
-    def predict(self, X: Tensor) -> Predictive:
-        """Predictive distribution of the targets at ``X``, ``(N, num_features)``."""
+    def predict(self, X: Tensor, offset: Tensor | None = None) -> Predictive:
+        """Predictive distribution of the targets at ``X``, ``(N, num_features)``.
+
+        ``offset``, ``(N, 1)`` or ``(N, num_latents)``, is added to the latent functions; for counts
+        it is the logarithm of the exposure.
+        """
         _refuse_empty(X)
-        largest = self.num_samples * max(self.sample.model.num_inducing, 1)
-        return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest))
+        model = self.sample.model
+        nodes = model.likelihood.num_nodes * model.likelihood.num_latents
+        largest = self.num_samples * max(model.num_inducing, nodes)
+        return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest), offset=offset)
 
     @torch.no_grad()
     def sample_functions(self, X: Tensor) -> FunctionSamples:
