@@ -111,6 +111,27 @@ class Predictive:
             result[rows] = by_sample.logsumexp(0) - math.log(self.num_samples)
         return result
 
+    @property
+    def log_probs(self) -> Tensor:
+        """Log probability of every value that a target may take, in order, where there are finitely
+        many: ``(N, C)`` for C classes, or ``(N, D, C)``."""
+        parts = []
+        for _, mixture in self._mixtures():
+            law = mixture.components
+            if not law.has_enumerate_support:
+                name = type(self.likelihood).__name__
+                raise TypeError(f"Targets under {name} are no classes; ask for log_prob instead.")
+            terms = law.log_prob(law.enumerate_support(expand=False))  # (C, K, S, n, D)
+            total = terms + mixture.log_weights.reshape(-1, 1, 1, 1)
+            parts.append(total.logsumexp((1, 2)) - math.log(self.num_samples))
+        together = torch.cat(parts, dim=1).permute(1, 2, 0)
+        return together.squeeze(1) if self.num_outputs == 1 else together
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of every class, as :attr:`log_probs`."""
+        return self.log_probs.exp()
+
     def cdf(self, y: Tensor) -> Tensor:
         """Marginal distribution function of each column at ``y``."""
         targets = self._targets(y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -102,6 +103,8 @@ def to_record(regressor: DeepKernelEstimator) -> Record:
         "feature_names": None if names is None else list(names),
         "input_scaling": regressor._scaled.inputs.to_dict(),
         "target_scaling": regressor._scaled.targets.to_dict(),
+        "estimator": type(regressor).__name__,
+        **regressor._describe_targets(),
         "seed": regressor.seed_,
         "training": {
             "elbo": regressor.elbo_,
@@ -125,6 +128,7 @@ def from_record(
     Raises:
         ModelFileError: parameters or tensors that do not make a model.
     """
+    _check_kind(kind, config)
     structure = config.get("structure")
     process = structure.get("process") if isinstance(structure, dict) else None
     tensors = current_names(tensors, process if isinstance(process, str) else "")
@@ -140,6 +144,7 @@ def from_record(
         checks.check_parameters({**regressor.get_params(deep=False), **config["structure"]})
         regressor.history_ = History.from_dict(history)
         regressor.n_outputs_, regressor.n_inducing_ = config["num_outputs"], config["num_inducing"]
+        regressor._recall_targets(config)
         # A model of the right shapes; it keeps as many inducing points as there are distinct rows.
         rows = regressor.n_inducing_
         X = np.arange(rows)[:, None] * np.ones(config["num_features"])
@@ -164,6 +169,19 @@ def from_record(
     return regressor
 
 
+def _check_kind(kind: type[Estimator], config: dict[str, Any]) -> None:
+    """Refuse to read a classifier as a regressor, and the reverse."""
+    saved = config.get("estimator", "DeepKernelRegressor")  # before 0.3 there was no other
+    if any(saved == each.__name__ for each in kind.__mro__):
+        return
+    raise ModelFileError(
+        f"This model was saved by {saved!s:.40}, not by {kind.__name__}: read it with "
+        f"{saved!s:.40}.load."
+        if saved in ("DeepKernelRegressor", "DeepKernelClassifier")
+        else f"This model was saved by {saved!r:.40}, which {kind.__name__} cannot read."
+    )
+
+
 def _plain(name: str, value: Any) -> Any:
     """A constructor parameter as JSON can hold it."""
     if isinstance(value, Kernel):
@@ -176,6 +194,8 @@ def _plain(name: str, value: Any) -> Any:
         return None  # what it decided is in the seed
     if isinstance(value, Protocol):
         return asdict(value)
+    if name == "class_weight" and isinstance(value, Mapping):
+        return [[_plain(name, label), _plain(name, weight)] for label, weight in value.items()]
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
     value = value.item() if isinstance(value, np.generic) else value

@@ -93,7 +93,9 @@ class Posterior:
     def predict(self, X: Tensor) -> Predictive:
         """Predictive distribution of the targets at ``X``, ``(N, num_features)``."""
         _refuse_empty(X)
-        largest = self.num_samples * max(self.sample.model.num_inducing, 1)
+        model = self.sample.model
+        nodes = model.likelihood.num_nodes * model.likelihood.num_latents
+        largest = self.num_samples * max(model.num_inducing, nodes)
         return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest))
 
     @torch.no_grad()

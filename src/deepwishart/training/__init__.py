@@ -12,6 +12,7 @@ from deepwishart.training.history import History
 from deepwishart.training.loop import train
 from deepwishart.training.progress import ProgressEvent, make_progress
 from deepwishart.training.protocol import Protocol
+from deepwishart.training.shallow import start_from_shallow
 
 __all__ = [
     "Checkpoint",
@@ -24,5 +25,6 @@ __all__ = [
     "Protocol",
     "TrainingError",
     "make_progress",
+    "start_from_shallow",
     "train",
 ]
