@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -163,19 +161,12 @@ for process in ("dwp", "dgp", "dsvi", "diwp"):
 """
 
 
-def test_results_do_not_depend_on_the_default_dtype():
+def test_results_do_not_depend_on_the_default_dtype(run_fresh):
     assert torch.get_default_dtype() == torch.float32
     here: dict = {}
     with machine.threads(1):
         exec(SCRIPT, here)
-    double = (
-        f"import torch; torch.set_default_dtype(torch.float64)\n{SCRIPT}\nprint(json.dumps(found))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", double],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    first = "import torch; torch.set_default_dtype(torch.float64)\n"
+    done = run_fresh(f"{first}{SCRIPT}print(json.dumps(found))", dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == here["found"]
