@@ -116,6 +116,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             y: targets ``(N,)`` or ``(N, D)``.
         """
         checks.check_parameters(self.get_params(deep=False))
+        self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
         table = targets.reshape(len(targets), -1)

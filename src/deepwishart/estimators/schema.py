@@ -18,7 +18,15 @@ from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
-__all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
+__all__ = [
+    "STRUCTURE",
+    "check_config",
+    "check_conformity",
+    "check_history",
+    "is_count",
+    "is_number",
+    "require",
+]
 
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
@@ -167,4 +175,13 @@ def _check_classes(config: Mapping[str, Any], offset: Tensor | None) -> None:
     require(
         config["single_column"] and offset is not None and offset.numel() == latents,
         f"there are {len(classes)} classes, but not as many latent functions as they need",
+    )
+
+
+def check_conformity(scores: Tensor, num_outputs: int) -> None:
+    """Refuse scores of calibration rows that cannot be distances of ``num_outputs`` targets."""
+    fits = scores.ndim == 2 and scores.shape[1] == num_outputs and len(scores) > 0
+    require(
+        fits and scores.is_floating_point() and bool((scores >= 0).all()),
+        "conformity_scores are no distances of rows",
     )

@@ -152,6 +152,8 @@ class DoublyStochasticLayer(GaussianLayer):
         width: number of columns.
         mean_weights: :math:`W`, ``(D_in, width)``, or ``None`` for a zero mean.
         initial_root: initial :math:`R_d` as a multiple of the identity.
+        start_noise: variance, relative to the prior's, with which :meth:`start_from` takes features
+            to be observed.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ZZ}`.
 
@@ -175,12 +177,14 @@ class DoublyStochasticLayer(GaussianLayer):
         *,
         mean_weights: Tensor | None = None,
         initial_root: float = 1.0,
+        start_noise: float = 1e-2,
         name: str = "layer 1",
         jitter: float = 1e-6,
     ) -> None:
         super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
         self.whitened = WhitenedInducing(inducing_inputs, width, initial_root)
         self.register_buffer("mean_weights", mean_weights)
+        self.start_noise = start_noise
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
@@ -192,7 +196,9 @@ class DoublyStochasticLayer(GaussianLayer):
         assert isinstance(inducing, Tensor)
         mean = 0.0 if self.mean_weights is None else inducing @ self.mean_weights
         target = features - mean
-        self.whitened.start_from(self.covariance, self.jitter, inducing, target, ridge=1e-2)
+        self.whitened.start_from(
+            self.covariance, self.jitter, inducing, target, ridge=self.start_noise
+        )
         return features
 
 

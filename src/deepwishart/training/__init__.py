@@ -6,6 +6,7 @@ from deepwishart.training.checkpoint import (
     CheckpointStore,
     CheckpointWarning,
 )
+from deepwishart.training.deterministic import is_deterministic, train_deterministic
 from deepwishart.training.early_stopping import PlateauStopper
 from deepwishart.training.guard import TrainingError
 from deepwishart.training.history import History
@@ -24,7 +25,9 @@ __all__ = [
     "ProgressEvent",
     "Protocol",
     "TrainingError",
+    "is_deterministic",
     "make_progress",
     "start_from_shallow",
     "train",
+    "train_deterministic",
 ]

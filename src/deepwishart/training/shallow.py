@@ -135,8 +135,8 @@ def _start_pseudo(output: GPOutputLayer, single: DeepKernelProcess, X: Tensor, y
     products = torch.zeros_like(output.pseudo.targets)
     for rows, targets in zip(X.split(_ROWS), y.split(_ROWS), strict=True):
         cross, _ = covariance.rows(inducing, single.scale_inputs(rows))
-        sums = row_sums(matrix, inverse, cross, targets)
-        gram, products = gram + sums.gram, products + sums.products
+        own_gram, own_products = row_sums(matrix, inverse, cross, targets)
+        gram, products = gram + own_gram, products + own_products
     root = linalg.cholesky(gram, what=f"the start of {output.name}")
     whole = inverse.mT @ root / noise.sqrt()
     scale = whole.square().sum(-1, keepdim=True).sqrt()
