@@ -40,6 +40,8 @@ from deepwishart.models.process import DeepKernelProcess
 __all__ = ["OUTPUTS", "PROCESSES", "build"]
 
 OUTPUTS = ("inducing", "collapsed")
+# Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
+_COLLAPSED_JITTER = 1e-8
 _START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
 T = TypeVar("T")
 
@@ -55,6 +57,7 @@ class _Plan:
     mixing: float
     posterior: str
     jitter: float
+    output_jitter: float
     linear_mean: bool
     generator: torch.Generator
 
@@ -156,6 +159,8 @@ def build(
     else:
         points = _check_inducing(inducing_inputs, X)
         latents = likelihood.initial_latents(y)[nearest_rows(points, X)]
+    plain_jitter = linalg.default_jitter(dtype) if jitter is None else jitter
+    precise = jitter is None and output == "collapsed" and dtype == torch.float64
     plan = _Plan(
         inducing_inputs=points,
         num_rows=len(X),
@@ -165,7 +170,8 @@ def build(
         ),
         mixing=mixing,
         posterior=posterior,
-        jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
+        jitter=plain_jitter,
+        output_jitter=_COLLAPSED_JITTER if precise else plain_jitter,
         linear_mean=linear_mean,
         generator=generator,
     )
@@ -229,7 +235,7 @@ def _make_output(
         kernel = plan.make_kernel(len(plan.kernels) - 1)
         if output == "collapsed":
             return CollapsedOutputLayer(
-                kernel, start.shape[1], inducing_inputs=own, jitter=plan.jitter
+                kernel, start.shape[1], inducing_inputs=own, jitter=plan.output_jitter
             )
         if own is None:
             parts.append(GPOutputLayer(kernel, start, precision=precision, jitter=plan.jitter))

@@ -12,7 +12,6 @@ from torch import Tensor
 from deepwishart import linalg
 from deepwishart.kernels.stationary import Stationary
 from deepwishart.layers import CollapsedOutputLayer, GPOutputLayer
-from deepwishart.layers.base import Inducing
 from deepwishart.likelihoods import Gaussian
 from deepwishart.models import DeepKernelProcess
 from deepwishart.models.initialise import linear_map
@@ -32,18 +31,19 @@ def start_from_shallow(
     r"""Train a single layer with the model's inducing points, and let the model start there.
 
     A Gaussian process with lengthscales :math:`\ell_\lambda` on the inputs is a deep one whose
-    hidden layers hand on the features :math:`x_\lambda / (c\, \ell_\lambda)` and whose output layer
+    hidden layer hands on the features :math:`x_\lambda / (c\, \ell_\lambda)` and whose output layer
     has the lengthscale :math:`1/c`; :math:`c` gives features a mean squared norm of one, as they
-    have under the prior. The hidden layers start close to these features
-    (:meth:`deepwishart.layers.Layer.start_from`), the first kernel with the lengthscales
+    have under the prior. The hidden layer starts close to these features
+    (:meth:`deepwishart.layers.Layer.start_from`), its kernel with the lengthscales
     :math:`c\, \ell_\lambda`, and learned pseudo-observations of the output at the best ones for the
     single layer, after one pass over the rows:
 
     .. math:: \Lambda = K_{ii}^{-1} K_{it} K_{ti} K_{ii}^{-1} / \sigma^2, \qquad
               v = \Lambda^{-1} K_{ii}^{-1} K_{it}\, y / \sigma^2 .
 
-    Nothing happens to a model without hidden layers, with inducing points in every layer, with
-    other noise than Gaussian, or with kernels that have no lengthscales.
+    Nothing happens to a model without hidden layers or with several: at depth 5 training went on
+    faster from the start of :func:`deepwishart.build` (docs, "Choosing"). Nor to one with inducing
+    points in every layer, with other noise than Gaussian, or with kernels without lengthscales.
 
     Args:
         model: changed in place.
@@ -89,10 +89,9 @@ def start_from_shallow(
             points.copy_(single.inducing_inputs)
         model.likelihood.load_state_dict(likelihood.state_dict())
         first.log_lengthscale.copy_((own.lengthscale * norm).log())
-        inducing: Inducing = model.first_inducing()
-        for layer in model.hidden:
-            width = int(getattr(layer, "width", model.num_features))
-            inducing = layer.start_from(inducing, _columns(features / norm, width))
+        layer = model.hidden[0]
+        width = int(getattr(layer, "width", model.num_features))
+        layer.start_from(model.first_inducing(), _columns(features / norm, width))
         last.log_lengthscale.copy_(-norm.log())
         last.log_height.copy_(own.log_height)
         if isinstance(model.output, GPOutputLayer):
@@ -101,9 +100,9 @@ def start_from_shallow(
 
 
 def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationary] | None:
-    """The first and the last kernel of a model that can start from a single layer."""
+    """Both kernels of a model of two layers that can start from a single one."""
     if not (
-        model.hidden
+        len(model.hidden) == 1
         and isinstance(model.likelihood, Gaussian)
         and isinstance(model.output, CollapsedOutputLayer | GPOutputLayer)
     ):
