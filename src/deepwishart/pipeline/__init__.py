@@ -11,7 +11,14 @@ experiments and the demonstration::
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
+from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
+from deepwishart.pipeline.evaluation import (
+    Bound,
+    estimate_elbo,
+    score,
+    score_constant,
+    score_gaussian,
+)
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
@@ -23,6 +30,7 @@ from deepwishart.pipeline.training import (
 
 __all__ = [
     "Bound",
+    "ClassPredictive",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
@@ -30,7 +38,9 @@ __all__ = [
     "checkpoint_store",
     "estimate_elbo",
     "model_options",
+    "number_classes",
     "run_training",
     "score",
     "score_constant",
+    "score_gaussian",
 ]
