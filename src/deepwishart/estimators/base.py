@@ -56,6 +56,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     n_inducing: int = 100
     kernel: str | Kernel = "squared_exponential"
     output: str = "auto"
+    posterior: str = "bartlett"
     n_samples: int | None = None
     n_predict_samples: int = 100
     max_iter: int | None = None
@@ -95,6 +96,14 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         for a saved one, after what is known of its targets has been read."""
         return None
 
+    def _describe_targets(self) -> dict[str, Any]:
+        """What a saved model has to know of its targets, as plain data."""
+        return {}
+
+    def _recall_targets(self, config: dict[str, Any]) -> None:
+        """Take up what :meth:`_describe_targets` said; ``require`` what a stranger may have
+        written."""
+
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -107,6 +116,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             y: targets ``(N,)`` or ``(N, D)``.
         """
         checks.check_parameters(self.get_params(deep=False))
+        self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
         table = targets.reshape(len(targets), -1)

@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from deepwishart import kernels
 from deepwishart._support.choices import unknown
 from deepwishart._support.machine import resolve_device
+from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
@@ -31,6 +32,7 @@ _NAMES = {
     "process": tuple(PROCESSES),
     "dtype": tuple(DTYPES),
     "output": ("auto", *OUTPUTS),
+    "posterior": POSTERIORS,
     "kernel": kernels.names(),
 }
 # Finiteness has a better message here; one memory layout makes results independent of it.

@@ -11,6 +11,7 @@ experiments and the demonstration::
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
+from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
 from deepwishart.pipeline.evaluation import (
     Bound,
     estimate_elbo,
@@ -29,6 +30,7 @@ from deepwishart.pipeline.training import (
 
 __all__ = [
     "Bound",
+    "ClassPredictive",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
@@ -36,6 +38,7 @@ __all__ = [
     "checkpoint_store",
     "estimate_elbo",
     "model_options",
+    "number_classes",
     "run_training",
     "score",
     "score_constant",

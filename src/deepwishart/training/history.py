@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
-STOPPED_BY = (None, "max_iter", "early_stopping", "interrupt", "error")
+STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
 
 
 @dataclass
@@ -27,7 +27,7 @@ class History:
         noise: noise standard deviation after the step, averaged over target columns.
         seconds: training time since step 0, time before a resume included.
         stopped_by: why training ended: ``"max_iter"`` (all steps done), ``"early_stopping"``,
-            ``"interrupt"`` (Ctrl-C), ``"error"`` (a
+            ``"converged"`` (L-BFGS has found a maximum), ``"interrupt"`` (Ctrl-C), ``"error"`` (a
             :class:`~deepwishart.training.TrainingError`), or ``None`` while it runs.
         recoveries: steps that failed and were tried again from an earlier state.
 
