@@ -13,6 +13,7 @@ experiments and the demonstration::
 
 from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
+from deepwishart.pipeline.search import Fitted, inducing_points, search_depth
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,
@@ -23,14 +24,17 @@ from deepwishart.pipeline.training import (
 
 __all__ = [
     "Bound",
+    "Fitted",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
     "adjust_protocol",
     "checkpoint_store",
     "estimate_elbo",
+    "inducing_points",
     "model_options",
     "run_training",
     "score",
     "score_constant",
+    "search_depth",
 ]
