@@ -35,6 +35,7 @@ class Predictive:
         posterior: samples of the model.
         X: all inputs.
         chunk_rows: rows per chunk.
+        offset: what to add to the latent functions of each row, ``(N, 1)`` or ``(N, num_latents)``.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -45,9 +46,12 @@ class Predictive:
     True
     """
 
-    def __init__(self, posterior: Posterior, X: Tensor, *, chunk_rows: int) -> None:
+    def __init__(
+        self, posterior: Posterior, X: Tensor, *, chunk_rows: int, offset: Tensor | None = None
+    ) -> None:
         self._posterior = posterior
         self._X = X
+        self._offset = X.new_zeros(1, 1).expand(len(X), 1) if offset is None else offset
         self._chunk_rows = chunk_rows
         self.num_samples = posterior.num_samples
         self.num_outputs = self.likelihood.num_outputs
@@ -81,18 +85,23 @@ class Predictive:
     @property
     def mean(self) -> Tensor:
         r"""Predictive mean."""
-        return self._shape(self._gather(lambda m: _average(m, m.components.mean)))
+        return self.mean_and_variance()[0]
 
     @property
     def variance(self) -> Tensor:
         """Predictive variance: mean of the variances plus variance of the means."""
+        return self.mean_and_variance()[1]
 
-        def total(mixture: Mixture) -> Tensor:
+    def mean_and_variance(self) -> tuple[Tensor, Tensor]:
+        """Both moments from one pass over the components."""
+        location = self._X.new_empty(len(self), self.num_outputs)
+        spread = torch.empty_like(location)
+        for rows, mixture in self._mixtures():
             mean = mixture.components.mean
-            centre = _average(mixture, mean)
-            return _average(mixture, mixture.components.variance + (mean - centre).square())
-
-        return self._shape(self._gather(total))
+            location[rows] = _average(mixture, mean)
+            squares = (mean - location[rows]).square()
+            spread[rows] = _average(mixture, mixture.components.variance + squares)
+        return self._shape(location), self._shape(spread)
 
     @property
     def stddev(self) -> Tensor:
@@ -110,6 +119,27 @@ class Predictive:
             by_sample = (weights + terms).logsumexp(0).sum(-1)
             result[rows] = by_sample.logsumexp(0) - math.log(self.num_samples)
         return result
+
+    @property
+    def log_probs(self) -> Tensor:
+        """Log probability of every value that a target may take, in order, where there are finitely
+        many: ``(N, C)`` for C classes, or ``(N, D, C)``."""
+        parts = []
+        for _, mixture in self._mixtures():
+            law = mixture.components
+            if not law.has_enumerate_support:
+                name = type(self.likelihood).__name__
+                raise TypeError(f"Targets under {name} are no classes; ask for log_prob instead.")
+            terms = law.log_prob(law.enumerate_support(expand=False))  # (C, K, S, n, D)
+            total = terms + mixture.log_weights.reshape(-1, 1, 1, 1)
+            parts.append(total.logsumexp((1, 2)) - math.log(self.num_samples))
+        together = torch.cat(parts, dim=1).permute(1, 2, 0)
+        return together.squeeze(1) if self.num_outputs == 1 else together
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of every class, as :attr:`log_probs`."""
+        return self.log_probs.exp()
 
     def cdf(self, y: Tensor) -> Tensor:
         """Marginal distribution function of each column at ``y``."""
@@ -166,8 +196,10 @@ class Predictive:
             return self.likelihood.distribution(latents).sample()
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for chunk in self._X.split(self._chunk_rows):
-            yield self._posterior.latents(chunk)
+        pieces = (rows.split(self._chunk_rows) for rows in (self._X, self._offset))
+        for chunk, offset in zip(*pieces, strict=True):
+            mean, variance = self._posterior.latents(chunk)
+            yield mean + offset, variance
 
     @torch.no_grad()
     def _mixtures(self) -> Iterator[tuple[slice, Mixture]]:
@@ -212,12 +244,16 @@ def _cdf(mixture: Mixture, y: Tensor) -> Tensor:
 
 
 def _quantile(mixture: Mixture, level: Tensor) -> Tensor:
+    """By bisection; of counts, the smallest whose distribution function reaches the level."""
+    discrete = mixture.components.support.is_discrete  # type: ignore[union-attr]
     low, high = _bracket(mixture, level)
     for _ in range(60 if low.dtype == torch.float64 else 30):
+        if discrete and bool((high.floor() <= low.floor() + (_cdf(mixture, low) < level)).all()):
+            break
         middle = 0.5 * (low + high)
         below = _cdf(mixture, middle) < level
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return 0.5 * (low + high)
+    return high.floor() if discrete else 0.5 * (low + high)
 
 
 def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:

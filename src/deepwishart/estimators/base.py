@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
+from deepwishart.estimators.relevance import Relevance, relevance
 from deepwishart.estimators.schema import STRUCTURE
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -100,6 +102,14 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         for a saved one, after what is known of its targets has been read."""
         return None
 
+    def _describe_targets(self) -> dict[str, Any]:
+        """What a saved model has to know of its targets, as plain data."""
+        return {}
+
+    def _recall_targets(self, config: dict[str, Any]) -> None:
+        """Take up what :meth:`_describe_targets` said; ``require`` what a stranger may have
+        written."""
+
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -112,6 +122,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             y: targets ``(N,)`` or ``(N, D)``.
         """
         checks.check_parameters(self.get_params(deep=False))
+        self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
         table = targets.reshape(len(targets), -1)
@@ -260,6 +271,34 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         # The prediction itself has used up the stream of seed_, which noise must not repeat.
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
         return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
+
+    def relevance(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        n_repeats: int = 5,
+        random_state: int = 0,
+    ) -> list[Relevance]:
+        """Which inputs matter: the first layer's lengthscales and, given rows, what the log score
+        loses when an input's values are dealt out to the rows at random.
+
+        Args:
+            X: inputs that were not trained on, ``(N, num_features)``.
+            y: their targets.
+            groups: columns of ``X``, by number, that belong together, such as those of one
+                category; every column by itself if ``None``.
+            n_repeats: how often values are dealt out.
+            random_state: seed of that.
+
+        Returns:
+            For each input or group ``name``, ``lengthscale``, ``importance`` and
+            ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
+        """
+        check_is_fitted(self, "model_")
+        options: Any = {"groups": groups, "n_repeats": n_repeats, "random_state": random_state}
+        return relevance(self, X, y, **options)
 
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""

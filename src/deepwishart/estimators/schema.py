@@ -18,7 +18,15 @@ from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
-__all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
+__all__ = [
+    "STRUCTURE",
+    "check_config",
+    "check_conformity",
+    "check_history",
+    "is_count",
+    "is_number",
+    "require",
+]
 
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
@@ -157,8 +165,35 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         is_count(width) and width * asked[0] <= max(_LARGEST_FEATURES, 64 * stored),
         f"width is {structure['width']!r:.40}",
     )
+    if "classes" in config:
+        _check_classes(config, tensors.get("likelihood.offset"))
+        return
     outputs = tensors.get("likelihood.log_noise")
     require(
         outputs is not None and outputs.numel() == config["num_outputs"],
         "num_outputs is not that of the likelihood",
+    )
+
+
+def _check_classes(config: Mapping[str, Any], offset: Tensor | None) -> None:
+    classes = config["classes"]
+    require(isinstance(classes, list) and len(classes) > 1, "classes are no list of labels")
+    kinds = {type(label) for label in classes}
+    require(
+        kinds in ({str}, {bool}, {int}, {float}) and sorted(set(classes)) == classes,
+        "classes are no sorted texts or numbers, all different",
+    )
+    latents = 1 if len(classes) == 2 else len(classes)
+    require(
+        config["single_column"] and offset is not None and offset.numel() == latents,
+        f"there are {len(classes)} classes, but not as many latent functions as they need",
+    )
+
+
+def check_conformity(scores: Tensor, num_outputs: int) -> None:
+    """Refuse scores of calibration rows that cannot be distances of ``num_outputs`` targets."""
+    fits = scores.ndim == 2 and scores.shape[1] == num_outputs and len(scores) > 0
+    require(
+        fits and scores.is_floating_point() and bool((scores >= 0).all()),
+        "conformity_scores are no distances of rows",
     )

@@ -27,6 +27,7 @@ from deepwishart.layers.gaussian import (
     JointMoments,
 )
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.operations.gaussian import formed
 from deepwishart.randomness import Randomness
 
 __all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
@@ -50,7 +51,7 @@ class DoublyStochasticSample(GaussianSample):
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean and variance of each row, ``(..., N, D)`` both."""
         cross, own = self.layer.covariance.rows(self.inputs, rows)
-        projected = self.inverse @ (cross if isinstance(cross, Tensor) else cross.form())
+        projected = self.inverse @ formed(cross)
         floor = torch.finfo(own.dtype).eps * own.detach()
         variance = torch.maximum(own - projected.square().sum(-2), floor).unsqueeze(-1)
         if self.root is not None:
@@ -77,13 +78,8 @@ class DoublyStochasticSample(GaussianSample):
 
 
 class WhitenedInducing(nn.Module):
-    r"""Inducing inputs :math:`Z` and :math:`q(e_d)`.
-
-    Args:
-        inputs: initial :math:`Z`, ``(P, D_in)``.
-        width: number of columns.
-        initial_root: initial :math:`R_d` as a multiple of the identity.
-    """
+    r"""Inducing inputs :math:`Z`, ``(P, D_in)``, and :math:`q(e_d)` of each column, with
+    :math:`R_d` at first a multiple of the identity."""
 
     def __init__(self, inputs: Tensor, width: int, initial_root: float) -> None:
         super().__init__()
@@ -133,17 +129,16 @@ class WhitenedInducing(nn.Module):
         covariance = layer.covariance.inducing(self.inputs, layer.jitter)
         inverse = linalg.factor(covariance, what=f"the kernel matrix of {layer.name}").inverse
         root, whitened = self.root, self.mean
+        given: tuple[Tensor, Tensor | None] = (whitened, root)
         if integrate:
             squares = root.square().sum() + whitened.square().sum() - whitened.numel()
             ratio = self.log_root_diagonal.sum() - 0.5 * squares
-            return DoublyStochasticSample(
-                layer, self.inputs, ratio, inverse, whitened, root, mean_weights
-            )
-        standard = random.normal(layer.width, root.shape[-1])
-        drawn = whitened + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
-        squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
-        ratio = 0.5 * squares + self.log_root_diagonal.sum()
-        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, drawn, None, mean_weights)
+        else:
+            standard = random.normal(layer.width, root.shape[-1])
+            drawn = whitened + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
+            squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
+            ratio, given = 0.5 * squares + self.log_root_diagonal.sum(), (drawn, None)
+        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, *given, mean_weights)
 
 
 class DoublyStochasticLayer(GaussianLayer):

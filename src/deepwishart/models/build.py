@@ -25,6 +25,7 @@ from deepwishart.layers import (
     InverseWishartLayer,
     Layer,
     OutputLayer,
+    StackedOutputLayer,
     WishartLayer,
 )
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -39,6 +40,8 @@ from deepwishart.models.process import DeepKernelProcess
 __all__ = ["OUTPUTS", "PROCESSES", "build"]
 
 OUTPUTS = ("inducing", "collapsed")
+# Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
+_COLLAPSED_JITTER = 1e-8
 _START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
 T = TypeVar("T")
 
@@ -54,6 +57,7 @@ class _Plan:
     mixing: float
     posterior: str
     jitter: float
+    output_jitter: float
     linear_mean: bool
     generator: torch.Generator
 
@@ -148,12 +152,15 @@ def build(
     _check_choices(process, output, depth, num_inducing, mixing, linear_mean, likelihood)
     generator = torch.Generator().manual_seed(seed)
     likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
+    likelihood.start_from(y)
     if inducing_inputs is None:
         selected = select_inducing(X, num_inducing, generator)
         points, latents = selected.points, selected.averages(likelihood.initial_latents(y))
     else:
         points = _check_inducing(inducing_inputs, X)
         latents = likelihood.initial_latents(y)[nearest_rows(points, X)]
+    plain_jitter = linalg.default_jitter(dtype) if jitter is None else jitter
+    precise = jitter is None and output == "collapsed" and dtype == torch.float64
     plan = _Plan(
         inducing_inputs=points,
         num_rows=len(X),
@@ -163,7 +170,8 @@ def build(
         ),
         mixing=mixing,
         posterior=posterior,
-        jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
+        jitter=plain_jitter,
+        output_jitter=_COLLAPSED_JITTER if precise else plain_jitter,
         linear_mean=linear_mean,
         generator=generator,
     )
@@ -175,7 +183,13 @@ def build(
     model = DeepKernelProcess(
         name,
         layers,
-        _make_output(output, plan, latents, precision, start if own[-1] else None),
+        _make_output(
+            output,
+            plan,
+            latents.split(likelihood.latent_groups, dim=-1),
+            precision,
+            start if own[-1] else None,
+        ),
         likelihood,
         inducing_inputs=None if all(own) else points,
         num_features=X.shape[1],
@@ -207,20 +221,31 @@ def _start(layers: Sequence[Layer], plan: _Plan, X: Tensor) -> Inducing:
 
 
 def _make_output(
-    output: str, plan: _Plan, latents: Tensor, precision: float, points: Inducing | None
+    output: str,
+    plan: _Plan,
+    latents: Sequence[Tensor],
+    precision: float,
+    points: Inducing | None,
 ) -> OutputLayer:
-    """The output layer; ``points`` are the inducing points of one that has its own."""
-    kernel = plan.make_kernel(len(plan.kernels) - 1)
+    """The output layer, of one part for each group of ``latents``; ``points`` are the inducing
+    points of one that has its own."""
     own = points if isinstance(points, Tensor) else None
-    if output == "collapsed":
-        return CollapsedOutputLayer(
-            kernel, latents.shape[1], inducing_inputs=own, jitter=plan.jitter
-        )
-    if own is not None:
-        return DoublyStochasticOutputLayer(
-            kernel, own, latents, precision=precision, jitter=plan.jitter
-        )
-    return GPOutputLayer(kernel, latents, precision=precision, jitter=plan.jitter)
+    parts: list[OutputLayer] = []
+    for start in latents:
+        kernel = plan.make_kernel(len(plan.kernels) - 1)
+        if output == "collapsed":
+            return CollapsedOutputLayer(
+                kernel, start.shape[1], inducing_inputs=own, jitter=plan.output_jitter
+            )
+        if own is None:
+            parts.append(GPOutputLayer(kernel, start, precision=precision, jitter=plan.jitter))
+        else:
+            parts.append(
+                DoublyStochasticOutputLayer(
+                    kernel, own, start, precision=precision, jitter=plan.jitter
+                )
+            )
+    return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
 
 
 def _wishart(plan: _Plan, index: int) -> Layer:
@@ -360,18 +385,19 @@ def _check_layers(
 
 
 def _check_likelihood(
-    likelihood: Likelihood | None, num_outputs: int, noise: float, dtype: torch.dtype
+    likelihood: Likelihood | None, num_columns: int, noise: float, dtype: torch.dtype
 ) -> Likelihood:
     if likelihood is None:
-        return Gaussian(num_outputs, noise, dtype=dtype)
+        return Gaussian(num_columns, noise, dtype=dtype)
     if not isinstance(likelihood, Likelihood):
         raise ValueError(
             f"likelihood must be a likelihoods.Likelihood, got {type(likelihood).__name__}."
         )
-    if likelihood.num_outputs != num_outputs:
+    if likelihood.num_columns != num_columns:
+        known = "" if likelihood.num_columns == likelihood.num_outputs else " and log exposures"
         raise ValueError(
-            f"y has {num_outputs} columns, but {type(likelihood).__name__} is for "
-            f"{likelihood.num_outputs}; build it with num_outputs={num_outputs}."
+            f"y has {num_columns} columns, but {type(likelihood).__name__} is for "
+            f"{likelihood.num_outputs} targets{known}: set its num_outputs."
         )
     return copy.deepcopy(likelihood).to(dtype)
 

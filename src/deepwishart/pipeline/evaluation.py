@@ -15,7 +15,7 @@ from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
 from deepwishart.pipeline.scaled_model import RescaledPredictive
 
-__all__ = ["Bound", "estimate_elbo", "score", "score_constant"]
+__all__ = ["Bound", "estimate_elbo", "score", "score_constant", "score_gaussian"]
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
@@ -91,8 +91,23 @@ def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[s
     >>> round(score_constant(prediction, X)[0]["rmse"], 4)
     8.165
     """
-    guess = torch.zeros(len(prediction)), torch.ones(len(prediction))
-    return _scores([guess] * len(prediction.scaling.scale), prediction, y)
+    shape = (len(prediction), len(prediction.scaling.scale))
+    return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
+
+
+def score_gaussian(
+    mean: Tensor, stddev: Tensor, units: RescaledPredictive, y: np.ndarray
+) -> list[dict[str, float]]:
+    """The scores of another model's Gaussian predictions ``(N, D)``, given in standardised units;
+    ``units`` is a prediction that knows what those are.
+
+    >>> from deepwishart.pipeline import ScaledModel
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> units = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
+    >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"]
+    0.0
+    """
+    return _scores(list(zip(mean.T, stddev.T, strict=True)), units, y)
 
 
 def _scores(

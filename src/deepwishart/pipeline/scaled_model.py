@@ -149,17 +149,9 @@ class RescaledPredictive:
 
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components."""
-        # Filled in place: small results kept between large temporaries would fragment the memory.
-        location = np.empty((len(self), self.standardised.num_outputs))
-        spread = np.empty_like(location)
-        done = 0
-        for mean, std in self.standardised.components():
-            rows = slice(done, done + mean.shape[1])
-            location[rows] = _numpy(mean.mean(0))
-            spread[rows] = _numpy((std.square().mean(0) + mean.var(0, correction=0)).sqrt())
-            done = rows.stop
-        scale = self.scaling.scale
-        return self._shape(self.scaling.inverse(location)), self._shape(spread * scale)
+        mean, variance = (self._table(each) for each in self.standardised.mean_and_variance())
+        spread = np.sqrt(variance) * self.scaling.scale
+        return self._shape(self.scaling.inverse(mean)), self._shape(spread)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of each row's targets in original units, ``(N,)``."""

@@ -13,6 +13,7 @@ from deepwishart.training.history import History
 from deepwishart.training.loop import train
 from deepwishart.training.progress import ProgressEvent, make_progress
 from deepwishart.training.protocol import Protocol
+from deepwishart.training.shallow import start_from_shallow
 
 __all__ = [
     "Checkpoint",
@@ -26,6 +27,7 @@ __all__ = [
     "TrainingError",
     "is_deterministic",
     "make_progress",
+    "start_from_shallow",
     "still_rising",
     "train",
     "train_deterministic",

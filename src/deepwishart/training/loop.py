@@ -20,6 +20,7 @@ from deepwishart.training.history import COLUMNS, History
 from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol
+from deepwishart.training.shallow import start_from_shallow
 from deepwishart.training.state import TrainingState, fingerprint
 
 _REASONS = (None, "early_stopping", "interrupt")
@@ -93,6 +94,8 @@ def train(
     parallel = Parallel.detect(process_group)
     history = History() if history is None else history
     state = _start(model, data, protocol, seed, history, optimiser, checkpoints, resume, parallel)
+    if protocol.shallow_steps and isinstance(data, tuple) and not (state.step or len(history)):
+        start_from_shallow(model, *data, steps=protocol.shallow_steps, process_group=process_group)
     save_every = parallel.largest(checkpoints.every_steps if checkpoints else 0, model.device)
     store = checkpoints if parallel.leads else None
     guard = Guard(state, store)
