@@ -91,7 +91,8 @@ def check_report(report: Any) -> None:
 def show(value: Any, form: str) -> str:
     """A score, or its mean over folds with the standard error."""
     if isinstance(value, dict):
-        return f"{show(value['mean'], form)} ± {show(value['standard_error'], form)}"
+        error = value["standard_error"]
+        return f"{show(value['mean'], form)} ± {format(error, form) if form else plain(error, 2)}"
     return format(value, form) if form else plain(value)
 
 

@@ -39,6 +39,7 @@ _SINCE_0_2 = {
 }  # with what version 0.1, which did not say, had
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
+_TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
 _POINTS = (
     "inducing_inputs",
@@ -101,6 +102,17 @@ def check_history(history: Mapping[str, Any]) -> None:
         numbers = isinstance(values, list) and all(is_number(value) for value in values)
         require(numbers, f"{name} of the history is no list of numbers")
     require(all(is_count(step, 0) for step in history["step"]), "a step of the history is no count")
+    tried = history.get("tried", [])
+    require(
+        isinstance(tried, list)
+        and all(
+            isinstance(each, dict)
+            and each.keys() == set(_TRIED)
+            and all(is_number(value) for value in each.values())
+            for each in tried
+        ),
+        "what was tried is no list of numbers by name",
+    )
 
 
 def _texts(values: Any) -> bool:

@@ -21,6 +21,8 @@ from deepwishart.models.process import DeepKernelProcess
 
 __all__ = ["OUTPUTS", "PROCESSES", "build"]
 
+# Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
+_COLLAPSED_JITTER = 1e-8
 T = TypeVar("T")
 
 
@@ -100,6 +102,8 @@ def build(
     else:
         points = _check_inducing(inducing_inputs, X)
         latents = likelihood.initial_latents(y)[nearest_rows(points, X)]
+    plain_jitter = linalg.default_jitter(dtype) if jitter is None else jitter
+    precise = jitter is None and output == "collapsed" and dtype == torch.float64
     plan = Plan(
         inducing_inputs=points,
         num_rows=len(X),
@@ -109,7 +113,8 @@ def build(
         ),
         mixing=mixing,
         posterior=posterior,
-        jitter=linalg.default_jitter(dtype) if jitter is None else jitter,
+        jitter=plain_jitter,
+        output_jitter=_COLLAPSED_JITTER if precise else plain_jitter,
         linear_mean=linear_mean,
         generator=generator,
     )

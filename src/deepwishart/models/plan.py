@@ -44,6 +44,7 @@ class Plan:
     mixing: float
     posterior: str
     jitter: float
+    output_jitter: float
     linear_mean: bool
     generator: torch.Generator
 
@@ -109,7 +110,7 @@ def make_output(
         kernel = plan.make_kernel(len(plan.kernels) - 1)
         if output == "collapsed":
             return CollapsedOutputLayer(
-                kernel, first.shape[1], inducing_inputs=own, jitter=plan.jitter
+                kernel, first.shape[1], inducing_inputs=own, jitter=plan.output_jitter
             )
         options: dict[str, Any] = {"precision": precision, "jitter": plan.jitter}
         if own is None:

@@ -20,6 +20,7 @@ from deepwishart.pipeline.evaluation import (
     score_gaussian,
 )
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
+from deepwishart.pipeline.search import Fitted, inducing_points, search_depth
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,
@@ -31,16 +32,19 @@ from deepwishart.pipeline.training import (
 __all__ = [
     "Bound",
     "ClassPredictive",
+    "Fitted",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
     "adjust_protocol",
     "checkpoint_store",
     "estimate_elbo",
+    "inducing_points",
     "model_options",
     "number_classes",
     "run_training",
     "score",
     "score_constant",
     "score_gaussian",
+    "search_depth",
 ]
