@@ -223,6 +223,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             kl_anneal=kl_anneal,
             num_samples=self.n_samples,
             output=self._fitted_structure["output"],
+            num_inducing=model.num_inducing,
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
