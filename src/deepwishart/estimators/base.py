@@ -88,6 +88,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         """Targets as numbers, ``(N,)`` or ``(N, D)``; with ``reset``, learn what they are like."""
 
+    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Inputs, and what of them is for the likelihood: ``(N, 1)``, added to latents."""
+        return inputs, None
+
     def _make_likelihood(self) -> Likelihood | None:
         """How ``n_outputs_`` targets arise; Gaussian noise if ``None``. Asked for a new model and
         for a saved one, after what is known of its targets has been read."""
@@ -115,6 +119,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         checks.check_parameters(self.get_params(deep=False))
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
+        inputs, extra = self._set_apart(inputs)
         table = targets.reshape(len(targets), -1)
         if continuing:
             self._check_same_structure(targets)
@@ -122,9 +127,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             self.model_.to(resolve_device(self.device))
             earlier, scaled = self.history_, self._scaled
         else:
-            earlier, scaled = History(), self._start(inputs, table)
+            earlier, scaled = History(), self._start(inputs, table, extra)
             self._single_column = targets.ndim == 1
-        model, data = scaled.model, scaled.standardise(inputs, table)
+        model, data = scaled.model, scaled.standardise(inputs, table, extra)
         history = self._train(model, data, copy.deepcopy(earlier))
         self._scaled, self.history_, self.n_iter_ = scaled, history, len(history)
         if history.stopped_by == "interrupt":
@@ -139,7 +144,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         self.elbo_ = estimate_elbo(model, *data, num_samples=samples, generator=generator).mean
         return self
 
-    def _start(self, inputs: np.ndarray, table: np.ndarray) -> ScaledModel:
+    def _start(
+        self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None
+    ) -> ScaledModel:
         """Learn how to standardise the data, and build a new model from them."""
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
@@ -154,6 +161,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         structure = {name: getattr(self, name) for name in STRUCTURE}
         self._fitted_structure = {**structure, "output": options.pop("output")}
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
+        options["extra"] = extra
         scaled = record.build_model(self._fitted_structure, inputs, table, **options)
         self.n_inducing_ = scaled.model.num_inducing
         if self.verbose and self.n_inducing_ < self.n_inducing:
@@ -227,8 +235,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         checks.check_numeric(X)
         inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
+        inputs, offset = self._set_apart(inputs)
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
-        return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_)
+        return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_, offset)
 
     # ---- disk -------------------------------------------------------------------------------
 

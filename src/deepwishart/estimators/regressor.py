@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from deepwishart.estimators import checks
+from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.likelihoods import Likelihood
+from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.pipeline import RescaledPredictive
 
 __all__ = ["DeepKernelRegressor"]
@@ -56,6 +58,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             ``random_state``) started again then resumes where it was cut off.
         verbose: 0 is silent; from 1 on, progress and remarks go to the terminal.
         jitter: relative jitter on kernel matrices; ``None``: the dtype's default.
+        likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
+            ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
+            ``"poisson"`` or ``"negative_binomial"`` (counts, which are not standardised), or a
+            :class:`deepwishart.likelihoods.Likelihood` to copy. All but the first need
+            ``output="inducing"``, which ``"auto"`` chooses.
+        exposure: for counts, the column of ``X`` (its name or number) with the time, area or
+            population that was counted over; counts are proportional to it, and it is no input.
 
     Attributes:
         model_: the trained :class:`deepwishart.DeepKernelProcess`, in standardised units.
@@ -75,6 +84,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     (True, (40,), (40,))
     """
 
+    likelihood: str | Likelihood = "gaussian"
+    exposure: str | int | None = None
+    _exposure_column: int | None = field(init=False)
+
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean, and with ``return_std`` the standard deviation, noise included.
 
@@ -90,7 +103,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         return RescaledPredictive(self._predict(X), self._scaled.targets, self._single_column)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval of probability ``coverage``."""
+        """Lower and upper end of the central interval of probability ``coverage``; of counts, the
+        interval of whole numbers that has at most half of the rest on either side."""
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}.")
         tail = 0.5 * (1.0 - coverage)
@@ -107,9 +121,93 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         return np.moveaxis(found, 0, -1) if np.ndim(quantiles) else found
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """Log predictive density of each row's targets, in units of ``y``, ``(N,)``."""
+        """Log predictive density of each row's targets, in units of ``y``, ``(N,)``; the log
+        probability of counts."""
         distribution = self.predict_distribution(X)
-        return distribution.log_prob(checks.check_targets(y))
+        targets = checks.check_targets(y)
+        if distribution.discrete:
+            checks.check_counts(targets, checks.column_names(y))
+        return distribution.log_prob(targets)
+
+    # ---- targets ----------------------------------------------------------------------------
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
-        return checks.check_targets(y)
+        targets = checks.check_targets(y)
+        if reset:
+            self._fitted_likelihood, self._exposure_column = self.likelihood, None
+        elif self.likelihood is not self._fitted_likelihood != self.likelihood:
+            raise ValueError(
+                f"warm_start=True continues the present model, whose likelihood is "
+                f"{self._fitted_likelihood!r}; it cannot become {self.likelihood!r}. Set "
+                "warm_start=False to start a new model."
+            )
+        if _counts(self._fitted_likelihood):
+            checks.check_counts(targets, checks.column_names(y))
+        return targets
+
+    def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = super()._check_training_data(X, y, reset)
+        if reset:
+            self._exposure_column = self._find_exposure()
+        return inputs, targets
+
+    def _find_exposure(self) -> int | None:
+        """The number of the exposure's column."""
+        # Of an object, it is known whether it takes exposures; those named here take both.
+        takes = getattr(self.likelihood, "exposure", _counts(self.likelihood))
+        if self.exposure is None:
+            if takes and not isinstance(self.likelihood, str):
+                raise ValueError("The likelihood has exposure=True: say in which column it is.")
+            return None
+        if not takes:
+            raise ValueError(
+                f"exposure={self.exposure!r} is for counts: use it with likelihood='poisson' or "
+                "'negative_binomial', or with one of these objects that has exposure=True."
+            )
+        names = self._names() or []
+        if self.exposure in names:
+            return names.index(str(self.exposure))
+        if isinstance(self.exposure, str) or not 0 <= self.exposure < self.n_features_in_:
+            raise ValueError(
+                f"exposure={self.exposure!r} is no column of X, which has {self.n_features_in_}"
+                f"{': ' + ', '.join(names[:10]) if names else ' without names'}."
+            )
+        return int(self.exposure)
+
+    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        column = self._exposure_column
+        if column is None:
+            return inputs, None
+        exposures = inputs[:, [column]]
+        if not (exposures > 0).all():
+            row = int((exposures <= 0).argmax())
+            raise ValueError(
+                f"Exposures must be positive, but row {row} has {exposures[row, 0]:g}. Drop rows "
+                "over which nothing was counted."
+            )
+        inputs = inputs.copy()
+        inputs[:, column] = 0.0  # a constant, of which the model makes nothing
+        return inputs, np.log(exposures)
+
+    def _make_likelihood(self) -> Likelihood:
+        kind = self._fitted_likelihood
+        if isinstance(kind, Likelihood):
+            return kind
+        if _counts(kind):
+            counts: Any = checks.LIKELIHOODS[kind]
+            return counts(self.n_outputs_, exposure=self._exposure_column is not None)
+        return checks.LIKELIHOODS[kind](self.n_outputs_)
+
+    def _describe_targets(self) -> dict[str, Any]:
+        if isinstance(self._fitted_likelihood, Likelihood):
+            record.refuse_object("likelihood", self._fitted_likelihood)
+        return {"likelihood": self._fitted_likelihood, "exposure": self._exposure_column}
+
+    def _recall_targets(self, config: dict[str, Any]) -> None:
+        self._fitted_likelihood = config.get("likelihood", "gaussian")  # the only one before 0.3
+        self._exposure_column = config.get("exposure")
+
+
+def _counts(likelihood: str | Likelihood) -> bool:
+    kind = checks.LIKELIHOODS[likelihood] if isinstance(likelihood, str) else type(likelihood)
+    return issubclass(kind, CountLikelihood)
