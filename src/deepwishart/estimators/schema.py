@@ -25,7 +25,10 @@ STRUCTURE = (
     *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),
     *("output", "posterior"),
 )
-_SINCE_0_2 = {"output": "inducing", "posterior": "bartlett"}  # with what version 0.1, which did not say, had
+_SINCE_0_2 = {
+    "output": "inducing",
+    "posterior": "bartlett",
+}  # with what version 0.1, which did not say, had
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.

@@ -12,6 +12,7 @@ experiments and the demonstration::
 """
 
 from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
+from deepwishart.pipeline.class_scores import Reliability, reliability, score_classes
 from deepwishart.pipeline.evaluation import (
     Bound,
     estimate_elbo,
@@ -31,6 +32,7 @@ from deepwishart.pipeline.training import (
 __all__ = [
     "Bound",
     "ClassPredictive",
+    "Reliability",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
@@ -39,8 +41,10 @@ __all__ = [
     "estimate_elbo",
     "model_options",
     "number_classes",
+    "reliability",
     "run_training",
     "score",
+    "score_classes",
     "score_constant",
     "score_gaussian",
 ]
