@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Column as TableColumn
 from rich.table import Table
 
 from deepwishart import plots
+from deepwishart._support.choices import unknown
 from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel
@@ -29,7 +31,6 @@ from deepwishart.tables import (
     read_labels,
     read_targets,
 )
-from deepwishart.tables.columns import require_columns
 from deepwishart.tables.dates import parts_of
 
 __all__ = ["column_groups", "run_explain"]
@@ -40,10 +41,13 @@ _AVERAGED = 30  # rows that a dependence is averaged over
 _MOST_CURVES = 12
 
 
+Values = Sequence[float] | Sequence[str] | Sequence[datetime.datetime]
+
+
 class Curve(NamedTuple):
     """Values that a column was set to, and the predictions that came of it."""
 
-    values: Sequence[float] | Sequence[str]
+    values: Values
     found: Dependence
 
 
@@ -111,9 +115,8 @@ def _rows(
 ) -> tuple[pl.DataFrame, np.ndarray | None]:
     """Encoded rows, at most so many and chosen at random, and their targets if there are any."""
     problems = Problems()
-    with problems:
-        known = pl.DataFrame(schema=[column.name for column in saved.encoder.columns])
-        require_columns(known, columns)
+    inputs = [column.name for column in saved.encoder.columns]
+    problems += [unknown("input", name, inputs) for name in columns if name not in inputs]
     numbers, y = np.arange(len(table)), None
     if all(target in table.columns for target in saved.targets):
         with problems:
@@ -159,9 +162,7 @@ def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
     return Curve(labels, dependence(saved.regressor, rows, places, values))
 
 
-def _grid(
-    column: Column, present: np.ndarray
-) -> tuple[Sequence[float] | Sequence[str], np.ndarray]:
+def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     """Values to set a column to: as people read them, and as its columns of numbers."""
     if column.kind == "category":
         counts = present.sum(0)
@@ -178,7 +179,7 @@ def _grid(
     return every.tolist(), every[:, None]
 
 
-def _date_grid(column: Column, present: np.ndarray) -> tuple[list[str], np.ndarray]:
+def _date_grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     """Times at equal distances, if the column says when; else rows as they are."""
     if "elapsed days" not in column.parts:
         every = np.unique(present, axis=0)[:_GRID]
@@ -189,7 +190,7 @@ def _date_grid(column: Column, present: np.ndarray) -> tuple[list[str], np.ndarr
     parts = parts_of(pl.col("days"), column.origin)
     values = days.select(parts[part].alias(part) for part in column.parts).to_numpy()
     times = (days["days"] * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
-    return times.dt.strftime("%Y-%m-%d").to_list(), values
+    return times.dt.round("1m").to_list(), values
 
 
 def _dependence_records(
@@ -203,7 +204,7 @@ def _dependence_records(
                 yield {
                     **({"target": target} if len(targets) > 1 else {}),
                     "column": name,
-                    "value": value,
+                    "value": str(value) if isinstance(value, datetime.datetime) else value,
                     **dict(zip(keys, numbers, strict=True)),
                 }
 
@@ -236,7 +237,7 @@ def _print(found: Sequence[Relevance], rows: int, *, scored: bool) -> None:
         headings.insert(0, TableColumn("lost without it (nats per row)", justify="right"))
     table = Table("column", *headings, title=title, title_justify="left")
     for each in found:
-        cells = [f"{each.importance:.3f} ± {each.standard_error:.3f}"] if scored else []
+        cells = [each.lost()] if scored else []
         cells.append("" if each.lengthscale is None else plain(each.lengthscale, 3))
         table.add_row(printable(each.name, 60), *cells)
     Console(highlight=False).print(table)

@@ -106,6 +106,7 @@ def _numbers(saved: SavedModel, split: Split) -> Iterator[str]:
         yield f"<h2>{html.escape(name)}</h2>" if several else "<h2>Scores</h2>"
         yield from _scores(fit, target, len(y), _NUMBER_SCORES)
         parts = (part[:, index] for part in (mean, lower, upper, y))
+        yield '<div class="pair">'
         yield picture(
             plots.against_truth(*parts, target=target),
             "Held-out rows. Nine in ten of the points should lie on their interval.",
@@ -118,6 +119,7 @@ def _numbers(saved: SavedModel, split: Split) -> Iterator[str]:
             "Within the band, a curve cannot be told from a calibrated one.",
             f"calibration of {name}",
         )
+        yield "</div>"
         yield picture(
             plots.residuals(mean[:, index], stddev[:, index], y[:, index], target=target),
             "Residuals in units of the predicted standard deviation. A pattern against the "
@@ -161,7 +163,7 @@ def _relevance(saved: SavedModel, split: Split) -> Iterator[str]:
     rows = [
         [
             printable(each.name, 60),
-            "" if each.importance is None else f"{each.importance:.3f} ± {each.standard_error:.3f}",
+            each.lost(),
             "" if each.lengthscale is None else plain(each.lengthscale, 3),
         ]
         for each in sorted(found, key=lambda one: -(one.importance or 0.0))

@@ -105,7 +105,8 @@ def rows_of(scores: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
 def show(value: Any, form: str) -> str:
     """A score, or its mean over folds with the standard error."""
     if isinstance(value, dict):
-        return f"{show(value['mean'], form)} ± {show(value['standard_error'], form)}"
+        error = value["standard_error"]
+        return f"{show(value['mean'], form)} ± {format(error, form) if form else plain(error, 2)}"
     return format(value, form) if form else plain(value)
 
 

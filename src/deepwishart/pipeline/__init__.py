@@ -21,6 +21,7 @@ from deepwishart.pipeline.evaluation import (
     score_gaussian,
 )
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
+from deepwishart.pipeline.search import Fitted, inducing_points, search_depth
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,
@@ -32,6 +33,7 @@ from deepwishart.pipeline.training import (
 __all__ = [
     "Bound",
     "ClassPredictive",
+    "Fitted",
     "Reliability",
     "RescaledPredictive",
     "ScaledModel",
@@ -39,6 +41,7 @@ __all__ = [
     "adjust_protocol",
     "checkpoint_store",
     "estimate_elbo",
+    "inducing_points",
     "model_options",
     "number_classes",
     "reliability",
@@ -47,4 +50,5 @@ __all__ = [
     "score_classes",
     "score_constant",
     "score_gaussian",
+    "search_depth",
 ]
