@@ -13,9 +13,14 @@ from deepwishart.cli.class_scores import reliability_of
 from deepwishart.cli.errors import printable
 from deepwishart.pipeline import number_classes
 
-__all__ = ["CLASS_SCORES", "confusion_table", "reliability_picture"]
+__all__ = ["CLASS_SCORES", "RELIABILITY", "confusion_table", "reliability_picture"]
 
 _MOST_CLASSES = 20
+RELIABILITY = (
+    "How often classes that were said to have some probability were the true ones. Points of a "
+    "calibrated model lie on the diagonal, nineteen in twenty of them within the grey bars; larger "
+    "points have more predictions behind them."
+)
 CLASS_SCORES = (
     "Log loss is in nats per row; it and the Brier score, half the squared distance between "
     "probabilities and truth, are better the lower they are. The majority-class guess gives every "
@@ -29,9 +34,7 @@ def reliability_picture(report: dict[str, Any], what: str) -> str:
     """The reliability diagram of a report."""
     return picture(
         plots.reliability({"model": reliability_of(report)}),
-        "How often classes that were said to have some probability were the true ones. Points of a "
-        "calibrated model lie on the diagonal, nineteen in twenty of them within the grey bars; "
-        "larger points have more predictions behind them.",
+        RELIABILITY,
         f"reliability of {what}",
     )
 

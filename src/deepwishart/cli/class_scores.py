@@ -66,7 +66,7 @@ def reliability_tables(report: dict[str, Any] | None) -> Iterator[Table]:
     headings = ("said", "happened", "predictions")
     table = Table(
         *(Column(heading, justify="right") for heading in headings),
-        title="reliability: how often classes with a predicted probability were the true ones",
+        title="probabilities of classes",
         title_justify="left",
     )
     for said, happened, number in zip(*reliability_of(report), strict=True):

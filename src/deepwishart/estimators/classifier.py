@@ -49,6 +49,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
     (40, 2)
     """
 
+    depth: int | str = 2
     n_samples: int | None = 3
     max_iter: int | None = 500
     class_weight: Mapping[Any, float] | str | None = None
