@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepwishart._support.numbers import plain
 from deepwishart.cli.errors import printable
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def info(
     from rich.markup import escape
     from rich.table import Table
 
+    from deepwishart.cli.class_scores import reliability_tables
     from deepwishart.cli.directory import ModelDirectory
     from deepwishart.cli.scores import report_tables
     from deepwishart.persistence import ModelFileError
@@ -61,16 +63,23 @@ def info(
                 shown = "\n".join(escape(printable(line, 200)) for line in lines)
                 table.add_row(f"[dim]{name}[/]", shown)
         console.print(table)
-    for table in report_tables(facts["holdout"]):
+    for table in (*report_tables(facts["cv"]), *report_tables(facts["holdout"])):
+        console.print(table)
+    for table in reliability_tables(facts["holdout"]):
         console.print(table)
 
 
 def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
+    import numpy as np
+
     regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
     settings, history = fit.get("settings", {}), regressor.history_
-    noise: Any = model.likelihood.noise
-    noise = noise.detach().sqrt().cpu().numpy() * regressor._scaled.targets.scale
+    classes = getattr(regressor, "classes_", None)
+    noise: Any = np.zeros(0)
+    if classes is None:
+        noise = model.likelihood.noise
+        noise = noise.detach().sqrt().cpu().numpy() * regressor._scaled.targets.scale
     return {
         "model": {
             "process": regressor.process,
@@ -83,12 +92,10 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "data": {
             "targets": saved.targets,
-            "inputs": [
-                f"{column.name} "
-                f"({f'{len(column.categories)} categories' if column.categories else column.kind})"
-                for column in saved.encoder.columns
-            ],
+            "classes": None if classes is None else [str(label) for label in classes],
+            "inputs": [str(column) for column in saved.encoder.columns],
             "rows": fit.get("rows"),
+            "rows without a target": fit.get("left_out"),
             "missing values": "median" if settings.get("impute") else "refused",
         },
         "training": {
@@ -104,8 +111,9 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "feature_names": saved.encoder.feature_names,
         "layers": [_describe_layer(layer) for layer in (*model.layers, model.output)],
-        "noise": dict(zip(saved.targets, noise.tolist(), strict=True)),
+        "noise": dict(zip(saved.targets, noise.tolist(), strict=False)),
         "holdout": fit.get("holdout"),
+        "cv": fit.get("cv"),
     }
 
 
@@ -125,7 +133,7 @@ def _describe_layer(layer: Any) -> dict[str, Any]:
 def _show(name: str, value: Any) -> str:
     if name == "process":
         return f"{value} ({PROCESS_NAMES[value]})"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return plain(value) if isinstance(value, float) else str(value)
 
 
 def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
@@ -142,8 +150,10 @@ def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
         if layer["mixing"] is not None:
             lines[layer["name"]].append(f"mixing q {layer['mixing']:.3f}")
     noise = facts["noise"].items()
-    shown = [f"standard deviation of {printable(name, 60)}: {value:.4g}" for name, value in noise]
-    return {**lines, "noise": shown}
+    shown = [
+        f"standard deviation of {printable(name, 60)}: {plain(value)}" for name, value in noise
+    ]
+    return {**lines, "noise": shown} if shown else lines
 
 
 def _values(name: str, value: Any, features: list[str]) -> str:

@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from deepwishart import kernels
 from deepwishart._support.choices import unknown
 from deepwishart._support.machine import resolve_device
+from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
@@ -29,7 +30,8 @@ from deepwishart.training import Protocol
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 # Least value of each count, and what else it may be.
 _COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
-    **dict.fromkeys(("depth", "n_inducing", "n_predict_samples"), (1, "", ())),
+    **dict.fromkeys(("depth", "n_inducing"), (1, "'auto' or ", ("auto",))),
+    "n_predict_samples": (1, "", ()),
     **dict.fromkeys(("width", "n_samples", "max_iter"), (1, "None or ", (None,))),
     "kl_anneal": (0, "None or ", (None,)),
     "verbose": (0, "", (True, False)),
@@ -39,6 +41,7 @@ _NAMES = {
     "process": tuple(PROCESSES),
     "dtype": tuple(DTYPES),
     "output": ("auto", *OUTPUTS),
+    "posterior": POSTERIORS,
     "kernel": kernels.names(),
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {

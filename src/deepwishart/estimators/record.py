@@ -14,7 +14,7 @@ from torch import Tensor
 
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks
-from deepwishart.estimators.schema import check_config, check_history
+from deepwishart.estimators.schema import check_config, check_conformity, check_history
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Likelihood
 from deepwishart.persistence import ModelFileError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_model", "current_names", "from_record", "to_record"]
 
+_CONFORMITY = "conformity_scores"
 _LAYER = r"layers\.\d+|output"
 Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 
@@ -54,6 +55,7 @@ def build_model(
         dtype=checks.DTYPES[structure["dtype"]],
         jitter=None if structure["jitter"] is None else float(structure["jitter"]),
         output=structure.get("output", "inducing"),
+        posterior=structure.get("posterior", "bartlett"),
         **options,
     )
 
@@ -112,7 +114,10 @@ def to_record(regressor: DeepKernelEstimator) -> Record:
             "stopped_by": regressor.history_.stopped_by,
         },
     }
-    return regressor.model_.state_dict(), config, regressor.history_.to_dict()
+    tensors = regressor.model_.state_dict()
+    if hasattr(regressor, "conformity_scores_"):
+        tensors[_CONFORMITY] = torch.as_tensor(regressor.conformity_scores_)
+    return tensors, config, regressor.history_.to_dict()
 
 
 def from_record(
@@ -129,11 +134,15 @@ def from_record(
         ModelFileError: parameters or tensors that do not make a model.
     """
     _check_kind(kind, config)
+    tensors = dict(tensors)
+    conformity = tensors.pop(_CONFORMITY, None)
     structure = config.get("structure")
     process = structure.get("process") if isinstance(structure, dict) else None
     tensors = current_names(tensors, process if isinstance(process, str) else "")
     check_config(config, tensors)
     check_history(history)
+    if conformity is not None:
+        check_conformity(conformity, config["num_outputs"])
     try:
         regressor = kind(**config["parameters"])
         if isinstance(regressor.protocol, dict):
@@ -165,6 +174,8 @@ def from_record(
     regressor.n_features_in_ = config["num_features"]
     if config["feature_names"] is not None:
         regressor.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    if conformity is not None:
+        regressor.conformity_scores_ = conformity.numpy()
     regressor.seed_ = config["seed"]
     regressor.elbo_, regressor.n_iter_ = config["training"]["elbo"], config["training"]["steps"]
     return regressor

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.conformal import conformal_quantile
 from deepwishart.likelihoods import Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.pipeline import RescaledPredictive
@@ -39,6 +41,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 10,000 rows.
+        posterior: how a Wishart layer's posterior mixes its Bartlett factor: ``"bartlett"`` (not at
+            all), ``"rows"``, ``"columns"`` or ``"rows_columns"``.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's.
@@ -75,6 +79,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         n_features_in_, feature_names_in_: columns of ``X``.
         n_outputs_: columns of ``y``.
         seed_: seed derived from ``random_state``.
+        conformity_scores_: after :meth:`calibrate`, :math:`|y - m| / s` of its rows, ``(n, D)``.
 
     >>> X = np.linspace(-3, 3, 40).reshape(-1, 1)
     >>> y = 50 + 10 * np.sin(X).ravel()
@@ -102,14 +107,59 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
         return RescaledPredictive(self._predict(X), self._scaled.targets, self._single_column)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval of probability ``coverage``; of counts, the
-        interval of whole numbers that has at most half of the rest on either side."""
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, conformal: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        r"""Lower and upper end of an interval of probability ``coverage``.
+
+        The model's own interval is the central one of its predictive distribution, and right as far
+        as the model is. With ``conformal``, it is :math:`m \pm q s`, predictive mean and standard
+        deviation with the factor :math:`q` that would have covered the rows given to
+        :meth:`calibrate`. If those and the rows of ``X`` are exchangeable, the interval covers a
+        new target with probability ``coverage`` or more, on average over rows, whatever the model
+        is worth. Intervals of counts have whole numbers as ends, which belong to them.
+
+        Args:
+            X: inputs.
+            coverage: the probability, for each column of the target.
+            conformal: use the calibration rows.
+        """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}.")
+        distribution = self.predict_distribution(X)
+        if conformal:
+            check_is_fitted(
+                self,
+                "conformity_scores_",
+                msg="Conformal intervals need rows that the model was not trained on: call "
+                "calibrate(X, y) after fit.",
+            )
+            mean, std = distribution.mean_and_stddev()
+            reach = conformal_quantile(self.conformity_scores_, coverage) * std
+            lower, upper = mean - reach, mean + reach
+            if distribution.discrete:
+                lower, upper = np.ceil(lower).clip(min=0.0), np.floor(upper)
+            return lower, upper
         tail = 0.5 * (1.0 - coverage)
-        lower, upper = self.predict_distribution(X).quantile([tail, 1.0 - tail])
+        lower, upper = distribution.quantile([tail, 1.0 - tail])
         return lower, upper
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        r"""Keep how far rows that were *not* trained on are from their predictions, for
+        ``predict_interval(..., conformal=True)``; a new ``fit`` forgets it.
+
+        Args:
+            X: inputs, a few hundred rows or more: with n rows, the coverage of the intervals
+                varies around what was asked for by about :math:`\sqrt{c (1 - c) / n}`.
+            y: their targets.
+        """
+        distribution = self.predict_distribution(X)
+        targets = self._check_targets(y, reset=False)
+        mean, std = distribution.mean_and_stddev()
+        if targets.shape != mean.shape:
+            raise ValueError(f"y must have shape {mean.shape}, got {targets.shape}.")
+        self.conformity_scores_ = (np.abs(targets - mean) / std).reshape(len(mean), -1)
+        return self
 
     def predict_quantiles(self, X: Any, quantiles: float | Sequence[float]) -> np.ndarray:
         """Quantiles of every target.
@@ -123,11 +173,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive density of each row's targets, in units of ``y``, ``(N,)``; the log
         probability of counts."""
-        distribution = self.predict_distribution(X)
-        targets = checks.check_targets(y)
-        if distribution.discrete:
-            checks.check_counts(targets, checks.column_names(y))
-        return distribution.log_prob(targets)
+        return self.predict_distribution(X).log_prob(self._check_targets(y, reset=False))
 
     # ---- targets ----------------------------------------------------------------------------
 
@@ -135,12 +181,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         targets = checks.check_targets(y)
         if reset:
             self._fitted_likelihood, self._exposure_column = self.likelihood, None
-        elif self.likelihood is not self._fitted_likelihood != self.likelihood:
-            raise ValueError(
-                f"warm_start=True continues the present model, whose likelihood is "
-                f"{self._fitted_likelihood!r}; it cannot become {self.likelihood!r}. Set "
-                "warm_start=False to start a new model."
-            )
         if _counts(self._fitted_likelihood):
             checks.check_counts(targets, checks.column_names(y))
         return targets
@@ -150,6 +190,15 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         if reset:
             self._exposure_column = self._find_exposure()
         return inputs, targets
+
+    def _check_same_structure(self, targets: np.ndarray) -> None:
+        super()._check_same_structure(targets)
+        fitted, now = self._fitted_likelihood, self.likelihood
+        if now is not fitted and now != fitted:
+            raise ValueError(
+                f"warm_start=True continues the present model, whose likelihood is {fitted!r}; it "
+                f"cannot become {now!r}. Set warm_start=False to start a new model."
+            )
 
     def _find_exposure(self) -> int | None:
         """The number of the exposure's column."""

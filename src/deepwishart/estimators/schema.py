@@ -14,16 +14,32 @@ from typing import Any
 from torch import Tensor
 
 from deepwishart.estimators.checks import DTYPES
+from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
-__all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
+__all__ = [
+    "STRUCTURE",
+    "check_config",
+    "check_conformity",
+    "check_history",
+    "is_count",
+    "is_number",
+    "require",
+]
 
 # What the shape and meaning of a model's parameters depend on.
-STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter", "output")
-_SINCE_0_2 = {"output": "inducing"}  # with what version 0.1, which did not say, had
+STRUCTURE = (
+    *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),
+    *("output", "posterior"),
+)
+_SINCE_0_2 = {
+    "output": "inducing",
+    "posterior": "bartlett",
+}  # with what version 0.1, which did not say, had
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
+_TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
 _POINTS = (
     "inducing_inputs",
@@ -93,6 +109,17 @@ def check_history(history: Mapping[str, Any]) -> None:
         numbers = isinstance(values, list) and all(is_number(value) for value in values)
         require(numbers, f"{name} of the history is no list of numbers")
     require(all(is_count(step, 0) for step in history["step"]), "a step of the history is no count")
+    tried = history.get("tried", [])
+    require(
+        isinstance(tried, list)
+        and all(
+            isinstance(each, dict)
+            and each.keys() == set(_TRIED)
+            and all(is_number(value) for value in each.values())
+            for each in tried
+        ),
+        "what was tried is no list of numbers by name",
+    )
 
 
 def _texts(values: Any) -> bool:
@@ -113,7 +140,8 @@ def _check_scaling(scaling: Any, length: int, what: str) -> None:
 def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     structure = {**_SINCE_0_2, **config["structure"]}
     require(structure.keys() == set(STRUCTURE), "structure has other entries than it should")
-    require(structure["output"] in OUTPUTS, f"Unknown output {structure['output']!r:.40}")
+    for name, choices in (("output", OUTPUTS), ("posterior", POSTERIORS)):
+        require(structure[name] in choices, f"Unknown {name} {structure[name]!r:.40}")
     rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
     collapsed = structure["output"] == "collapsed"
     require(
@@ -173,4 +201,13 @@ def _check_classes(config: Mapping[str, Any], offset: Tensor | None) -> None:
     require(
         config["single_column"] and offset is not None and offset.numel() == latents,
         f"there are {len(classes)} classes, but not as many latent functions as they need",
+    )
+
+
+def check_conformity(scores: Tensor, num_outputs: int) -> None:
+    """Refuse scores of calibration rows that cannot be distances of ``num_outputs`` targets."""
+    fits = scores.ndim == 2 and scores.shape[1] == num_outputs and len(scores) > 0
+    require(
+        fits and scores.is_floating_point() and bool((scores >= 0).all()),
+        "conformity_scores are no distances of rows",
     )

@@ -84,7 +84,6 @@ def log_parameter(
     num_features: int | None = None,
     *,
     dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
 ) -> nn.Parameter:
     r"""A positive parameter stored as :math:`\log v`, so that any real step keeps it positive; a
     vector with ``num_features``, else a scalar. Errors call it ``name``."""
@@ -95,4 +94,4 @@ def log_parameter(
     if num_features is not None and num_features < 1:
         raise ValueError(f"num_features must be None or at least 1; got {num_features}.")
     shape = () if num_features is None else (num_features,)
-    return nn.Parameter(torch.full(shape, math.log(value), dtype=dtype, device=device))
+    return nn.Parameter(torch.full(shape, math.log(value), dtype=dtype))

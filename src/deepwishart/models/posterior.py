@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.layers.base import GramRows
 from deepwishart.layers.gaussian import GaussianSample
 from deepwishart.models.sample import ProcessSample
@@ -33,6 +34,23 @@ class FunctionSamples(NamedTuple):
 
     functions: Tensor
     layers: list[Tensor]
+
+    def rotated(self, generator: torch.Generator | None = None) -> FunctionSamples:
+        r"""The same Gram matrices in another basis: features :math:`F_s U_s` with a random
+        orthogonal matrix :math:`U_s` for each sample and layer.
+
+        The features of a deep Wishart process are one root of a sampled Gram matrix, triangular at
+        the inducing points; in a rotated one, the one to draw, no direction is special. Not for
+        the Gram matrices of a deep inverse Wishart process.
+        """
+
+        def rotate(features: Tensor) -> Tensor:
+            shape = torch.Size([len(features), features.shape[-1], features.shape[-1]])
+            q, r = torch.linalg.qr(standard_normal(shape, features, generator))
+            # Signs of R make Q uniform among orthogonal matrices (Mezzadri, 2007).
+            return features @ (q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2))
+
+        return self._replace(layers=[rotate(features) for features in self.layers])
 
 
 @dataclass(frozen=True)

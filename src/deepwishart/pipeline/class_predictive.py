@@ -79,7 +79,7 @@ def number_classes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     other = classes[places] != labels
     if other.any():
         raise ValueError(
-            f"y holds {labels[other][0]!r}, which is none of the {len(classes)} classes: "
+            f"y holds {labels[other].tolist()[0]!r}, which is none of the {len(classes)} classes: "
             f"{', '.join(map(repr, classes[:5].tolist()))}{', ...' if len(classes) > 5 else ''}."
         )
     return places
