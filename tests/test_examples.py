@@ -17,6 +17,7 @@ ELSEWHERE = {"train_distributed"}  # needs several processes: tests/training/tes
 
 # Few steps, enough for what the test asserts.
 STEPS = {
+    "classify_digits": 60,
     "compare_processes": 5,
     "custom_kernel": 40,
     "custom_layer": 40,
