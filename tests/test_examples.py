@@ -74,6 +74,13 @@ def test_tabular_intervals(capsys) -> None:
     assert number(r"RMSE +([\d.]+)", text) < 70  # the spread of the targets is 77
 
 
+def test_classify_digits(capsys) -> None:
+    text = run("classify_digits", capsys)
+    assert number(r"accuracy  ([\d.]+)", text) > 0.9
+    assert number(r"log loss  ([\d.]+)", text) < 0.4
+    assert number(r"least certain tenth: ([\d.]+)", text) > number(r"accuracy  ([\d.]+)", text)
+
+
 def test_compare_processes(capsys) -> None:
     text = run("compare_processes", capsys, "--seeds", "1", "--processes", "dwp", "dgp", "diwp")
     assert [line.split()[0] for line in text.splitlines()[1:]] == ["dwp", "dgp", "diwp"]

@@ -33,16 +33,3 @@ def test_page_escapes_text():
 def test_out_that_is_a_file(tmp_path):
     (tmp_path / "demo").write_text("")
     refused(run("demo", "--quick", "--out", tmp_path / "demo"), str(tmp_path / "demo"))
-
-
-def test_quick_demo_of_classes(tmp_path):
-    result = run("demo", "--classification", "--quick", "--out", tmp_path / "demo")
-    assert result.exit_code == 0, result.output
-    for words in ("log loss", "accuracy", "Brier score", "plain GP", "deep Wishart"):
-        assert words in result.output
-    page = (tmp_path / "demo" / "index.html").read_text()
-    text = re.sub(r'base64,[^"]+', "", page)
-    assert page.count("<img") == 2
-    assert not re.search(r"http:|https:|@import|<script|<link|url\(", text)
-    for words in ("Reliability", "true class", "malignant", "Training"):
-        assert words in text
