@@ -15,6 +15,7 @@ from deepwishart.layers import CollapsedOutputLayer, GPOutputLayer
 from deepwishart.likelihoods import Gaussian
 from deepwishart.models import DeepKernelProcess
 from deepwishart.models.initialise import linear_map
+from deepwishart.objectives import elbo
 from deepwishart.operations.collapsed import row_sums
 from deepwishart.training.protocol import Protocol
 
@@ -23,6 +24,7 @@ __all__ = ["start_from_shallow"]
 _ROWS = 2_000  # that the single layer is trained on
 _LARGEST = 1e3  # of a distance between features in lengthscales, and its inverse
 _TIE_BREAK = 1e-3
+_NOISE_FACTORS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)
 
 
 def start_from_shallow(
@@ -52,6 +54,10 @@ def start_from_shallow(
         steps: training steps of the single layer, on at most 2,000 rows.
         process_group: processes that train together.
 
+    The hidden layer starts with noise of its own, which a single layer does not know: the noise of
+    the targets starts at what is best for both, and a start whose bound is below the model's
+    present one is undone.
+
     Returns:
         Whether the model has been changed.
 
@@ -80,7 +86,9 @@ def start_from_shallow(
     )
     protocol = Protocol(steps, 1e-1, 1e-3, "flat", 0, num_samples=1, betas=(0.9, 0.99))
     every = math.ceil(len(X) / _ROWS)
-    train(single, X[::every], y[::every], protocol, process_group=process_group)
+    some = X[::every], y[::every]
+    train(single, *some, protocol, process_group=process_group)
+    kept, before = copy.deepcopy(model.state_dict()), _bound(model, *some)
     with torch.no_grad():
         features = single.first_inducing() / own.lengthscale
         features = features - features.mean(0)
@@ -96,7 +104,10 @@ def start_from_shallow(
         last.log_height.copy_(own.log_height)
         if isinstance(model.output, GPOutputLayer):
             _start_pseudo(model.output, single, X, y)
-    return True
+    better = _settle_noise(model, *some) > before
+    if not better:
+        model.load_state_dict(kept)
+    return better
 
 
 def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationary] | None:
@@ -112,6 +123,24 @@ def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationa
         return None
     fits = first.num_features == model.num_features and last.num_features is None
     return (first, last) if fits else None
+
+
+@torch.no_grad()
+def _bound(model: DeepKernelProcess, X: Tensor, y: Tensor) -> float:
+    generator = torch.Generator(model.device).manual_seed(0)
+    return float(elbo(model, X, y, num_data=len(X), num_samples=10, generator=generator))
+
+
+def _settle_noise(model: DeepKernelProcess, X: Tensor, y: Tensor) -> float:
+    """Multiply the noise variance by the best of a few factors; the bound with it."""
+    log_noise = torch.as_tensor(model.likelihood.log_noise)
+    first, found = log_noise.detach().clone(), []
+    for factor in _NOISE_FACTORS:
+        log_noise.data.copy_(first + math.log(factor))
+        found.append(_bound(model, X, y))
+    best = max(range(len(found)), key=found.__getitem__)
+    log_noise.data.copy_(first + math.log(_NOISE_FACTORS[best]))
+    return found[best]
 
 
 def _columns(features: Tensor, width: int) -> Tensor:
