@@ -9,6 +9,7 @@ from sphinx_gallery.scrapers import figure_rst
 DRAWN = Path(__file__).parents[1] / "_build" / "drawn"
 # Steps of training that the pages take; an example's own default is several times that.
 STEPS = {
+    "classify_digits": 150,
     "compare_processes": 30,
     "custom_kernel": 100,
     "custom_layer": 100,
