@@ -20,6 +20,11 @@ from deepwishart import DeepKernelRegressor
 from deepwishart.botorch import DeepKernelModel, MixturePosterior
 from deepwishart.likelihoods import Likelihood
 
+# Models are trained for a few steps, and say so.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The bound, "),
+    pytest.mark.filterwarnings("ignore:Training ended after"),
+]
 UNIT = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 
 
