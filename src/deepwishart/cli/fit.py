@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deepwishart.cli.lists import is_word, is_word_or_number, taking_lists
+from deepwishart.cli.lists import completing, is_word, is_word_or_number, taking_lists
 from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator
 
 __all__ = ["fit"]
@@ -27,7 +27,8 @@ PROCESSES = (
 )
 
 fit_command = taking_lists(
-    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number}
+    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number},
+    also={"--inducing": "--num-inducing"},
 )
 
 
@@ -94,7 +95,9 @@ def fit(
             max=0.9,
         ),
     ] = 0.1,
-    process: Annotated[str, _model(PROCESSES)] = "dwp",
+    process: Annotated[
+        str, _model(PROCESSES, autocompletion=completing(("dwp", "dgp", "dsvi", "diwp")))
+    ] = "dwp",
     depth: Annotated[
         Any,
         _model("Layers, output layer included; auto: as many as the bound asks for.", **_COUNT),
@@ -104,7 +107,9 @@ def fit(
         Any,
         _model("Inducing points; auto: by rows.", "--num-inducing", "--inducing", **_COUNT),
     ] = "auto",
-    kernel: Annotated[str, _model(f"One of {KERNELS}.")] = "squared_exponential",
+    kernel: Annotated[
+        str, _model(f"One of {KERNELS}.", autocompletion=completing(KERNELS.split(", ")))
+    ] = "squared_exponential",
     output: Annotated[
         str,
         _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),

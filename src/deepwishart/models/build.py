@@ -36,6 +36,7 @@ def build(
     num_inducing: int = 100,
     inducing_inputs: Tensor | None = None,
     kernel: str | Kernel | Sequence[str | Kernel] = "squared_exponential",
+    ard: bool = True,
     likelihood: Likelihood | None = None,
     output: str = "inducing",
     dtype: torch.dtype = torch.float64,
@@ -68,6 +69,7 @@ def build(
         kernel: a name from :func:`deepwishart.kernels.names`, a kernel to copy for each layer, or
             one of these for each layer, the output layer last. Ready layers have theirs, and only
             the output layer's is used.
+        ard: a lengthscale for each input in the first layer of kernels by name, or one for all.
         likelihood: how targets arise from the output, copied; Gaussian noise if ``None``.
         output: ``"inducing"``, the paper's output layer, for any likelihood and for minibatches, or
             ``"collapsed"``, which integrates the output out: for Gaussian noise, and all rows at
@@ -111,6 +113,7 @@ def build(
         kernels=_per_layer(
             "kernel", [kernel] if isinstance(kernel, str | Kernel) else kernel, depth
         ),
+        ard=ard,
         mixing=mixing,
         posterior=posterior,
         jitter=plain_jitter,
