@@ -80,6 +80,8 @@ def run_fit(
     prepared = prepare(data, settings, quiet=wishes.quiet)
     split = prepared.hold_out()
     folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
+    for remark in prepared.remarks if not wishes.quiet else ():
+        note(remark)
     settings["data"] = prepared.digest
     directory = ModelDirectory(out)
     with directory.locked():
