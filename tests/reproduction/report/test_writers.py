@@ -113,9 +113,12 @@ def test_pictures_stand_alone(make_results, tmp_path):
         "figures",
         "tables",
     }
-    with open(folder / "tables" / "elbo.csv", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    assert len(rows) == 37 and rows[0][:3] == ["data set", "depth", "DWP published"]
+    table = (folder / "tables" / "elbo.rst").read_text("utf-8")
+    about, _, rows = table.partition(".. csv-table:: ELBO per data point\n   :header-rows: 1\n\n")
+    assert "larger is better" in about
+    assert rows.splitlines()[0].startswith("   data set,depth,DWP published,DWP (paper),")
+    assert len(list(csv.reader(rows.splitlines()))) == 37
+    assert "no such runs" in (folder / "tables" / "families.rst").read_text("utf-8")
     pictures = re.findall(r"\]\((.*?\.svg)\)", (folder / "report.md").read_text("utf-8"))
     assert len(pictures) == 3
     for picture in pictures:
@@ -130,7 +133,7 @@ def test_the_same_runs_give_the_same_report(make_results, tmp_path):
     for name in ("a", "b"):
         write_report(results, tmp_path / name)
     files = sorted(path for path in (tmp_path / "a").rglob("*") if path.is_file())
-    assert len(files) == 3 + 3 + 7
+    assert len(files) == 3 + 3 + 11
     for path in files:
         other = tmp_path / "b" / path.relative_to(tmp_path / "a")
         assert path.read_bytes() == other.read_bytes()

@@ -165,7 +165,8 @@ def settings_table(results: Results) -> Table:
         }
         for name, by in found.items()
     ]
-    return from_rows("settings", "How the runs were made", "", rows)
+    about = "Every setting and version, with all values that it has among the runs."
+    return from_rows("settings", "How the runs were made", about, rows)
 
 
 def _told(metric: str, protocol: str, found: dict[str, Cell]) -> str:

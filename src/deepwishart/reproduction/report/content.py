@@ -71,7 +71,7 @@ def make_content(results: Results) -> Content:
     counts, training = count_table(results), training_figure(results)
     tables = [counts, *(make_table(results, metric) for metric in METRICS)]
     tables[-1:-1] = [difference_table(results), bound_table(results)]
-    tables += [table for table in (family_table(results), other_table(results)) if table.rows]
+    tables += [family_table(results), other_table(results)]
     curves = (training,) if training else ()
     missing = (
         "Training curves of five-layer models on boston are left out: no such run has finished and "
@@ -82,17 +82,19 @@ def make_content(results: Results) -> Content:
         results.notes,
         (
             Section("reading", "How to read the tables", _READING),
-            *(Section(table.name, table.title, (table.about,), table) for table in tables),
+            *map(_about, tables),
             Section("depths", "Results by depth", (_BY_DEPTH,), figures=depth_figures(results)),
             Section("curves", "Training curves", () if curves else (missing,), figures=curves),
-            Section(
-                "settings",
-                "How the runs were made",
-                (f"Published numbers: {citation()}",),
-                settings_table(results),
-            ),
+            _about(settings_table(results)),
+            Section("source", "Published numbers", (citation(),)),
         ),
     )
+
+
+def _about(table: Table) -> Section:
+    if not table.rows:
+        return Section(table.name, table.title, (table.about, "There are no such runs yet."))
+    return Section(table.name, table.title, (table.about,), table)
 
 
 def _sentence(counts: Table, protocol: str) -> str:

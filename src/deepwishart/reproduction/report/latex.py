@@ -52,12 +52,11 @@ def to_latex(content: Content) -> str:
 
 
 def _section(section: Section) -> list[str]:
-    if section.table is not None and section.table.about:
-        return [_table(section.table)]
+    if section.table is not None:
+        return [_table(section.table)]  # which says everything in its caption
     figures = [_FIGURES] if section.figures else []
-    table = [_table(section.table)] if section.table else []
     texts = map(_escape, [*section.texts, *figures])
-    return [f"\\section*{{{_escape(section.title)}}}", *texts, *table]
+    return [f"\\section*{{{_escape(section.title)}}}", *texts]
 
 
 def _table(table: Table) -> str:

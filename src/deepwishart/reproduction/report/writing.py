@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import os
+import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
 from deepwishart._support.files import write_atomically
-from deepwishart.reproduction.report.content import make_content
+from deepwishart.reproduction.report.content import Section, make_content
 from deepwishart.reproduction.report.html import to_html
 from deepwishart.reproduction.report.latex import to_latex
 from deepwishart.reproduction.report.markdown import escape, to_cell, to_markdown
 from deepwishart.reproduction.report.reading import read_results
-from deepwishart.reproduction.report.tables import Table
 
 __all__ = ["Written", "write_report"]
 
@@ -32,7 +32,7 @@ def write_report(
     results: str | os.PathLike[str], out: str | os.PathLike[str], *, protocol: str | None = None
 ) -> Written:
     """Write ``report.md`` (with pictures in ``figures/``), ``report.tex`` and ``report.html``, and
-    each table in a file of its own in ``tables/``, for other pages to include.
+    each table in a file of its own in ``tables/``, for pages of documentation to include.
 
     Args:
         results: directory that ``deepwishart uci run`` wrote to.
@@ -52,8 +52,8 @@ def write_report(
     for name in ("figures", "tables"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     for section in content.sections:
-        if section.table is not None:
-            write_atomically(folder / "tables" / f"{section.name}.csv", _csv(section.table))
+        if not section.figures:
+            write_atomically(folder / "tables" / f"{section.name}.rst", _for_docs(section))
         for figure in section.figures:
             write_atomically(folder / "figures" / f"{figure.name}.svg", figure.svg)
     texts = {
@@ -66,9 +66,14 @@ def write_report(
     return Written(tuple(folder / name for name in texts), content.summary, content.notes)
 
 
-def _csv(table: Table) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(map(escape, table.headings))
-    writer.writerows(map(to_cell, row) for row in table.rows)
-    return buffer.getvalue()
+def _for_docs(section: Section) -> str:
+    """A section in reStructuredText, to be included by pages."""
+    parts = [escape(text) for text in section.texts if text]
+    if section.table is not None:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(map(escape, section.table.headings))
+        writer.writerows(map(to_cell, row) for row in section.table.rows)
+        heading = f".. csv-table:: {escape(section.title)}\n   :header-rows: 1"
+        parts.append(f"{heading}\n\n{textwrap.indent(buffer.getvalue().rstrip(), '   ')}")
+    return "\n\n".join(parts) + "\n"
