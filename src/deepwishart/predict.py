@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
+from deepwishart.likelihoods.counts import CountLikelihood, Counts
 
 if TYPE_CHECKING:
     from deepwishart.models.posterior import Posterior
 
 __all__ = ["Predictive"]
 
+_SMALL_COUNT = 100
 _KEEP_ELEMENTS = 2**24  # latent means kept in memory rather than recomputed
 
 
@@ -67,6 +69,16 @@ class Predictive:
         """How targets arise from the latent functions."""
         return self._posterior.sample.model.likelihood
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether components are Gaussian, one for each posterior sample."""
+        return isinstance(self.likelihood, Gaussian)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether targets are counts."""
+        return isinstance(self.likelihood, CountLikelihood)
+
     def latents(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Chunks of latent means and variances, ``(S, n, num_latents)`` each, in row order."""
         return iter(self._kept) if self._kept is not None else self._chunks()
@@ -74,7 +86,7 @@ class Predictive:
     def components(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order; for
         Gaussian noise, under which components are Gaussian."""
-        if not isinstance(self.likelihood, Gaussian):
+        if not isinstance(self.likelihood, Gaussian):  # spelled out for the type checker
             raise TypeError(
                 f"Under {type(self.likelihood).__name__}, components are not Gaussian; ask for "
                 "log_prob, cdf, quantile or sample instead."
@@ -109,16 +121,18 @@ class Predictive:
         return self.variance.sqrt()
 
     @torch.no_grad()
-    def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of each row's targets, ``(N,)``: one mixture over all columns together."""
+    def log_prob(self, y: Tensor, *, by_column: bool = False) -> Tensor:
+        """Log density of each row's targets, ``(N,)``: one mixture over all columns together. With
+        ``by_column``, that of each column by itself, ``(N, D)``."""
         targets = self._targets(y)
-        result = self._X.new_empty(len(self))
+        result = self._X.new_empty(len(self), self.num_outputs if by_column else 1)
         for rows, mixture in self._mixtures():
             terms = mixture.components.log_prob(targets[rows])  # (K, S, n, D)
             weights = mixture.log_weights.reshape(-1, 1, 1, 1)
-            by_sample = (weights + terms).logsumexp(0).sum(-1)
+            by_sample = (weights + terms).logsumexp(0)
+            by_sample = by_sample if by_column else by_sample.sum(-1, keepdim=True)
             result[rows] = by_sample.logsumexp(0) - math.log(self.num_samples)
-        return result
+        return result if by_column else result.squeeze(-1)
 
     @property
     def log_probs(self) -> Tensor:
@@ -245,15 +259,34 @@ def _cdf(mixture: Mixture, y: Tensor) -> Tensor:
 
 def _quantile(mixture: Mixture, level: Tensor) -> Tensor:
     """By bisection; of counts, the smallest whose distribution function reaches the level."""
-    discrete = mixture.components.support.is_discrete  # type: ignore[union-attr]
+    if isinstance(mixture.components, Counts):
+        return _count_quantile(mixture, mixture.components, level)
     low, high = _bracket(mixture, level)
     for _ in range(60 if low.dtype == torch.float64 else 30):
-        if discrete and bool((high.floor() <= low.floor() + (_cdf(mixture, low) < level)).all()):
-            break
         middle = 0.5 * (low + high)
         below = _cdf(mixture, middle) < level
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return high.floor() if discrete else 0.5 * (low + high)
+    return 0.5 * (low + high)
+
+
+def _count_quantile(mixture: Mixture, law: Counts, level: Tensor) -> Tensor:
+    """Adding up probabilities is the fastest for small counts, bisection for others."""
+    mass = law.log_prob(torch.zeros_like(level)).exp()
+    reached = _average(mixture, mass)
+    found = torch.where(reached >= level, 0.0, math.inf)
+    for count in range(_SMALL_COUNT):
+        if not bool(found.isinf().any()):
+            return found
+        mass = mass * law.ratio(count)
+        reached = reached + _average(mixture, mass)
+        found = torch.where(found.isinf() & (reached >= level), count + 1.0, found)
+    low, high = (end.floor() for end in _bracket(mixture, level))
+    low, high = low - 1.0, high + 1.0
+    while bool((high - low > 1.0).any()):
+        middle = (0.5 * (low + high)).floor()
+        below = _cdf(mixture, middle) < level
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high
 
 
 def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,7 +296,7 @@ def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
         bounds = mixture.components.icdf(level).flatten(0, 1)
         return bounds.amin(0), bounds.amax(0)
     except NotImplementedError:
-        centre = mixture.components.mean.flatten(0, 1)
+        centre = _average(mixture, mixture.components.mean)
         reach = mixture.components.stddev.flatten(0, 1).amax(0) + 1e-6
         # Distributions refuse values outside their support.
         support = mixture.components.support
@@ -271,7 +304,7 @@ def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
             torch.as_tensor(getattr(support, name, limit), dtype=reach.dtype, device=reach.device)
             for name, limit in (("lower_bound", -math.inf), ("upper_bound", math.inf))
         ]
-        low, high = centre.amin(0).clamp(*ends), centre.amax(0).clamp(*ends)
+        low = high = centre.nan_to_num(0.0).clamp(*ends)
         for _ in range(60):
             too_high, too_low = _cdf(mixture, low) > level, _cdf(mixture, high) < level
             if not (too_high.any() or too_low.any()):

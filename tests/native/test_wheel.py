@@ -17,15 +17,9 @@ from deepwishart._native import checked, compiler, prebuilt
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
-import json, sys
-from deepwishart import _native
-from deepwishart._native import prebuilt
-
-if sys.argv[1] == "old":
-    prebuilt.flags = frozenset
-
 import torch
 import deepwishart as dw
+from deepwishart import _native
 
 X = torch.linspace(-1, 1, 30, dtype=torch.float64).unsqueeze(-1)
 torch.manual_seed(0)
@@ -35,7 +29,7 @@ bound = dw.elbo(model, X, X.sin(), num_data=30, num_samples=2, generator=generat
 bound.backward()
 slope = sum(p.grad.abs().sum().item() for p in model.parameters())
 used = str(_native.library()) if _native.status() == "loaded" else _native.status()
-print(json.dumps([used, bound.item(), slope]))
+found = [used, bound.item(), slope]
 """
 
 
@@ -86,12 +80,14 @@ def test_a_wheel_carries_its_operations_to_where_there_is_no_compiler(tmp_path, 
     run(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
     home = tmp_path / "home"
     without = {"PYTHONPATH": "", "PATH": "", "HOME": str(home), "XDG_CACHE_HOME": str(home)}
-    plain = json.loads(run(python, "-c", SCRIPT, "new", DEEPWISHART_NATIVE="0", **without))
-    assert plain[0] == "turned off by DEEPWISHART_NATIVE=0"
-    for processor in ("new", "old"):
-        used, *values = json.loads(run(python, "-c", SCRIPT, processor, **without))
+    here: dict = {}
+    exec(SCRIPT, here)
+    old = "from deepwishart._native import prebuilt; prebuilt.flags = frozenset\n"
+    for processor in ("", old):
+        script = f"{processor}{SCRIPT}import json; print(json.dumps(found))"
+        used, *values = json.loads(run(python, "-c", script, **without))
         assert Path(used).is_relative_to(tmp_path / "fresh")
-        assert values == pytest.approx(plain[1:], rel=1e-7)
+        assert values == pytest.approx(here["found"][1:], rel=1e-7)
     assert not home.exists()
 
 

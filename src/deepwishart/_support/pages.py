@@ -12,8 +12,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["make_page", "picture", "style", "table"]
+__all__ = ["make_page", "picture", "recolour", "style", "table"]
 
+# Colours of pictures, and what the style calls them in light and in dark.
+_COLOURS = {
+    "#000000": "currentColor",
+    "#ffffff": "var(--paper)",
+    "#0072b2": "var(--blue)",
+    "#d55e00": "var(--orange)",
+    "#009e73": "var(--green)",
+    "#cc79a7": "var(--pink)",
+    "#767676": "var(--grey)",
+}
 # The page is allowed what it brings along, and nothing else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -63,8 +73,17 @@ def table(
     )
 
 
+def recolour(svg: str) -> str:
+    """A picture in the colours of the page that it stands on.
+
+    >>> recolour('<path style="stroke: #0072b2; fill: #000000"/>')
+    '<path style="stroke: var(--blue); fill: currentColor"/>'
+    """
+    return re.sub(r"#[0-9a-fA-F]{6}", lambda m: _COLOURS.get(m[0].lower(), m[0]), svg)
+
+
 def picture(figure: Figure, caption: str = "", alt: str = "") -> str:
-    """A matplotlib figure as an SVG element whose black takes the page's colour of ink."""
+    """A matplotlib figure as an SVG element, with a caption and words for those who cannot see."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -75,8 +94,7 @@ def picture(figure: Figure, caption: str = "", alt: str = "") -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    svg = svg.replace("#000000", "currentColor")
-    title = f"<title>{html.escape(alt)}</title>" if alt else ""
-    svg = re.sub(r"<svg([^>]*)>", rf'<svg class="plot" role="img"\1>{title}', svg, count=1)
+    label = f'<svg role="img" aria-label="{html.escape(alt)}"'
+    svg = recolour(svg).replace("<svg", label, 1)
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     return f"<figure>\n{svg}{words}</figure>"

@@ -29,6 +29,7 @@ app = typer.Typer(
     name="deepwishart",
     cls=FriendlyGroup,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,14 +15,22 @@ from rich.table import Column as TableColumn
 from rich.table import Table
 
 from deepwishart import plots
+from deepwishart._support.choices import unknown
 from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import note, plain_warnings, printable
 from deepwishart.cli.table_options import opened
+from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.estimators.relevance import Dependence, Relevance, dependence
-from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_targets
-from deepwishart.tables.columns import require_columns
+from deepwishart.tables import (
+    Column,
+    Problems,
+    TableEncoder,
+    TableError,
+    read_labels,
+    read_targets,
+)
 from deepwishart.tables.dates import parts_of
 
 __all__ = ["column_groups", "run_explain"]
@@ -32,10 +41,13 @@ _AVERAGED = 30  # rows that a dependence is averaged over
 _MOST_CURVES = 12
 
 
+Values = Sequence[float] | Sequence[str] | Sequence[datetime.datetime]
+
+
 class Curve(NamedTuple):
     """Values that a column was set to, and the predictions that came of it."""
 
-    values: Sequence[float] | Sequence[str]
+    values: Values
     found: Dependence
 
 
@@ -85,9 +97,10 @@ def run_explain(
         found = sorted(found, key=lambda one: (-(one.importance or 0.0), one.lengthscale or 0.0))
         shown = columns or [each.name for each in found[:_MOST_CURVES]]
         curves = {name: _curve(saved, X, name) for name in shown}
-    records = list(_dependence_records(curves, saved.targets))
+    outputs = _outputs(saved)
+    records = list(_dependence_records(curves, outputs))
     if out is not None:
-        _write(out, found, curves, records, saved.targets)
+        _write(out, found, curves, records, outputs)
     if as_json:
         facts = {"rows": len(X), "relevance": [each._asdict() for each in found]}
         print(json.dumps({**facts, "dependence": records}, indent=2, allow_nan=False))
@@ -102,15 +115,14 @@ def _rows(
 ) -> tuple[pl.DataFrame, np.ndarray | None]:
     """Encoded rows, at most so many and chosen at random, and their targets if there are any."""
     problems = Problems()
-    with problems:
-        known = pl.DataFrame(schema=[column.name for column in saved.encoder.columns])
-        require_columns(known, columns)
+    inputs = [column.name for column in saved.encoder.columns]
+    problems += [unknown("input", name, inputs) for name in columns if name not in inputs]
     numbers, y = np.arange(len(table)), None
     if all(target in table.columns for target in saved.targets):
         with problems:
-            y = read_targets(table, saved.targets, saved.encoder.missing)
+            y, classes = _targets(saved, table)
             numbers = np.flatnonzero(~np.isnan(y).any(1))
-            y = y[numbers]
+            y = y[numbers] if classes is None else np.array(classes)[y[numbers].astype(int)]
     else:
         note(f"the table has no {', '.join(saved.targets)}: no importance, lengthscales only")
     X = None
@@ -127,6 +139,21 @@ def _rows(
     return X, y
 
 
+def _targets(saved: SavedModel, table: pl.DataFrame) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Targets as numbers, NaN where one is missing, and the labels of classes."""
+    if isinstance(saved.regressor, DeepKernelClassifier):
+        return read_labels(table, saved.targets[0], saved.encoder.missing)
+    return read_targets(table, saved.targets, saved.encoder.missing), None
+
+
+def _outputs(saved: SavedModel) -> list[str]:
+    """What curves of dependence are about: targets, or probabilities of classes."""
+    if not isinstance(saved.regressor, DeepKernelClassifier):
+        return saved.targets
+    labels = [str(label) for label in saved.regressor.classes_]
+    return [f"P({label})" for label in (labels[1:] if len(labels) == 2 else labels)]
+
+
 def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
     (column,) = (each for each in saved.encoder.columns if each.name == name)
     places = column_groups(saved.encoder)[name]
@@ -135,9 +162,7 @@ def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
     return Curve(labels, dependence(saved.regressor, rows, places, values))
 
 
-def _grid(
-    column: Column, present: np.ndarray
-) -> tuple[Sequence[float] | Sequence[str], np.ndarray]:
+def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     """Values to set a column to: as people read them, and as its columns of numbers."""
     if column.kind == "category":
         counts = present.sum(0)
@@ -154,7 +179,7 @@ def _grid(
     return every.tolist(), every[:, None]
 
 
-def _date_grid(column: Column, present: np.ndarray) -> tuple[list[str], np.ndarray]:
+def _date_grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     """Times at equal distances, if the column says when; else rows as they are."""
     if "elapsed days" not in column.parts:
         every = np.unique(present, axis=0)[:_GRID]
@@ -165,7 +190,7 @@ def _date_grid(column: Column, present: np.ndarray) -> tuple[list[str], np.ndarr
     parts = parts_of(pl.col("days"), column.origin)
     values = days.select(parts[part].alias(part) for part in column.parts).to_numpy()
     times = (days["days"] * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
-    return times.dt.strftime("%Y-%m-%d").to_list(), values
+    return times.dt.round("1m").to_list(), values
 
 
 def _dependence_records(
@@ -179,7 +204,7 @@ def _dependence_records(
                 yield {
                     **({"target": target} if len(targets) > 1 else {}),
                     "column": name,
-                    "value": value,
+                    "value": str(value) if isinstance(value, datetime.datetime) else value,
                     **dict(zip(keys, numbers, strict=True)),
                 }
 
@@ -212,7 +237,7 @@ def _print(found: Sequence[Relevance], rows: int, *, scored: bool) -> None:
         headings.insert(0, TableColumn("lost without it (nats per row)", justify="right"))
     table = Table("column", *headings, title=title, title_justify="left")
     for each in found:
-        cells = [f"{each.importance:.3f} ± {each.standard_error:.3f}"] if scored else []
+        cells = [each.lost()] if scored else []
         cells.append("" if each.lengthscale is None else plain(each.lengthscale, 3))
         table.add_row(printable(each.name, 60), *cells)
     Console(highlight=False).print(table)

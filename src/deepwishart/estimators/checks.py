@@ -16,13 +16,22 @@ from deepwishart import kernels
 from deepwishart._support.choices import unknown
 from deepwishart._support.machine import resolve_device
 from deepwishart.layers.wishart import POSTERIORS
+from deepwishart.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 # Least value of each count, and what else it may be.
 _COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
-    **dict.fromkeys(("depth", "n_inducing", "n_predict_samples"), (1, "", ())),
+    **dict.fromkeys(("depth", "n_inducing"), (1, "'auto' or ", ("auto",))),
+    "n_predict_samples": (1, "", ()),
     **dict.fromkeys(("width", "n_samples", "max_iter"), (1, "None or ", (None,))),
     "kl_anneal": (0, "None or ", (None,)),
     "verbose": (0, "", (True, False)),
@@ -35,10 +44,18 @@ _NAMES = {
     "posterior": POSTERIORS,
     "kernel": kernels.names(),
 }
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "gaussian": Gaussian,
+    "heteroscedastic": HeteroscedasticGaussian,
+    "student_t": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+}
 # Finiteness has a better message here; one memory layout makes results independent of it.
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
 _LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
+_LARGEST_COUNT = 1e15  # in double precision, larger numbers are not all there
 _MOST = 2**31 - 1
 
 
@@ -52,7 +69,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if value is not None and not (_is_number(value) and 0 < float(value) < math.inf):
             raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
-    for name in ("early_stopping", "warm_start"):
+    for name in ("ard", "early_stopping", "warm_start"):
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
     for name, choices in _NAMES.items():
@@ -60,6 +77,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         ready = name == "kernel" and isinstance(value, kernels.Kernel)
         if not ready and not (isinstance(value, str) and value in choices):
             raise ValueError(unknown(name, value, choices))
+    likelihood = parameters.get("likelihood", "gaussian")
+    if not isinstance(likelihood, Likelihood) and str(likelihood) not in LIKELIHOODS:
+        raise ValueError(unknown("likelihood", likelihood, LIKELIHOODS))
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
@@ -117,6 +137,23 @@ def check_targets(y: Any) -> np.ndarray:
             "it by a constant first."
         )
     return values
+
+
+def check_counts(values: np.ndarray, names: list[str] | None) -> None:
+    """Refuse targets that are no counts, naming column and row."""
+    table = values.reshape(len(values), -1)
+    for bad, what in (
+        (table < 0, "negative"),
+        (table != np.floor(table), "no whole number"),
+        (table > _LARGEST_COUNT, f"beyond {_LARGEST_COUNT:g}"),
+    ):
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise ValueError(
+                f"{_label(column, names, 'y')} has {table[row, column]:g} in row {row}, which is "
+                f"{what}: likelihoods 'poisson' and 'negative_binomial' are for counts. Use "
+                "'gaussian', 'heteroscedastic' or 'student_t' for measurements."
+            )
 
 
 def check_finite(values: np.ndarray, names: list[str] | None, what: str = "X") -> None:

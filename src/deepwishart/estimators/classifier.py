@@ -49,12 +49,13 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
     (40, 2)
     """
 
+    depth: int | str = 2
+    ard: bool = False
     n_samples: int | None = 3
     max_iter: int | None = 500
     class_weight: Mapping[Any, float] | str | None = None
     classes_: np.ndarray = field(init=False)
     _weights: np.ndarray = field(init=False)
-    _counts: np.ndarray = field(init=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of every row, ``(N,)``."""
@@ -92,24 +93,21 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
                 "A fit requires y to be passed, but the target y is None: call fit(X, y)."
             )
         labels = column_or_1d(y, warn=True)
+        classes = _distinct(labels)
         check_classification_targets(labels)
         if reset:
-            self.classes_ = _distinct(labels)
+            self.classes_ = classes
+            _refuse_one(classes)
         numbers = number_classes(labels, self.classes_)
         if reset:
             self._weights = _class_weights(self.class_weight, self.classes_, labels)
-            self._counts = np.bincount(numbers, minlength=len(self.classes_))
         return numbers.astype(np.float64)
 
     def _make_likelihood(self) -> ClassLikelihood:
-        # The offset starts where a model without inputs would end.
-        shares = torch.as_tensor(self._weights * self._counts + 1e-3)
-        shares = shares / shares.sum()
-        if len(self.classes_) == 2:
-            start = torch.special.ndtri(shares[1:])
-            return Bernoulli(offset=start, class_weights=self._weights)
-        start = shares.log() - shares.log().mean()
-        return Categorical(len(self.classes_), offset=start, class_weights=self._weights)
+        weights = torch.as_tensor(self._weights)
+        if len(weights) == 2:
+            return Bernoulli(class_weights=weights)
+        return Categorical(len(weights), class_weights=weights)
 
     def _describe_targets(self) -> dict[str, Any]:
         if self.classes_.dtype.kind not in "OUbiuf":
@@ -124,27 +122,33 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         pairs: Any = self.class_weight
         if isinstance(pairs, list):  # JSON has no keys but text
             self.class_weight = dict(pairs)
-        # To be replaced by what was learned.
-        self._weights = self._counts = np.ones(len(self.classes_))
+        self._weights = np.ones(len(self.classes_))  # the model's own are among its tensors
 
 
 def _distinct(labels: np.ndarray) -> np.ndarray:
-    """The labels without repetition, sorted, and at least two."""
+    """The labels without repetition, sorted."""
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError(
+            "Input y contains NaN or infinity, which are no labels. Drop those rows first."
+        )
     try:
-        classes = np.unique(labels)
+        return np.unique(labels)
     except TypeError:
         kinds = sorted({type(label).__name__ for label in labels})
         raise ValueError(
             f"y mixes labels of the types {', '.join(kinds)}, which have no order. Drop rows with "
             "missing labels, and make the others all numbers or all text."
         ) from None
+
+
+def _refuse_one(classes: np.ndarray) -> None:
     if not len(classes):
         raise ValueError("Found array y with 0 sample(s); a classifier needs rows to learn from.")
     if len(classes) < 2:
         raise ValueError(
-            f"y has one class only, {classes[0]!r}: a classifier needs at least two to tell apart."
+            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs at least two to "
+            "tell apart."
         )
-    return classes
 
 
 def _class_weights(

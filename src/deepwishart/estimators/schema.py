@@ -31,21 +31,30 @@ __all__ = [
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
     *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),
-    *("output", "posterior"),
+    *("output", "posterior", "ard"),
 )
 _SINCE_0_2 = {
     "output": "inducing",
     "posterior": "bartlett",
+    "ard": True,
 }  # with what version 0.1, which did not say, had
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
+_TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
 _POINTS = (
     "inducing_inputs",
     "layers.0.whitened.inputs",
     "output.whitened.inputs",
+    "output.parts.0.whitened.inputs",
     "output.inducing_inputs",
 )
+# A parameter of each likelihood that has one value for every target.
+_BY_TARGET = {
+    **dict.fromkeys(("gaussian", "heteroscedastic"), "log_noise"),
+    **dict.fromkeys(("poisson", "negative_binomial"), "log_rate"),
+    "student_t": "log_scale",
+}
 _ROWS = ("training_inputs", "training_targets")
 _MOST = 2**31
 # Elements of the features that a model is built from: more than any stored tensor, but not memory
@@ -101,6 +110,17 @@ def check_history(history: Mapping[str, Any]) -> None:
         numbers = isinstance(values, list) and all(is_number(value) for value in values)
         require(numbers, f"{name} of the history is no list of numbers")
     require(all(is_count(step, 0) for step in history["step"]), "a step of the history is no count")
+    tried = history.get("tried", [])
+    require(
+        isinstance(tried, list)
+        and all(
+            isinstance(each, dict)
+            and each.keys() == set(_TRIED)
+            and all(is_number(value) for value in each.values())
+            for each in tried
+        ),
+        "what was tried is no list of numbers by name",
+    )
 
 
 def _texts(values: Any) -> bool:
@@ -123,6 +143,7 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     require(structure.keys() == set(STRUCTURE), "structure has other entries than it should")
     for name, choices in (("output", OUTPUTS), ("posterior", POSTERIORS)):
         require(structure[name] in choices, f"Unknown {name} {structure[name]!r:.40}")
+    require(isinstance(structure["ard"], bool), "ard is neither true nor false")
     rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
     collapsed = structure["output"] == "collapsed"
     require(
@@ -156,10 +177,17 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     if "classes" in config:
         _check_classes(config, tensors.get("likelihood.offset"))
         return
-    outputs = tensors.get("likelihood.log_noise")
+    kind, exposure = config.get("likelihood", "gaussian"), config.get("exposure")
+    require(isinstance(kind, str) and kind in _BY_TARGET, f"Unknown likelihood {kind!r:.40}")
+    outputs = tensors.get(f"likelihood.{_BY_TARGET[kind]}")
     require(
         outputs is not None and outputs.numel() == config["num_outputs"],
         "num_outputs is not that of the likelihood",
+    )
+    require(
+        exposure is None
+        or (_BY_TARGET[kind] == "log_rate" and is_count(exposure, 0, config["num_features"] - 1)),
+        "exposure is no column",
     )
 
 

@@ -12,6 +12,7 @@ experiments and the demonstration::
 """
 
 from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
+from deepwishart.pipeline.class_scores import Reliability, reliability, score_classes
 from deepwishart.pipeline.evaluation import (
     Bound,
     estimate_elbo,
@@ -20,6 +21,7 @@ from deepwishart.pipeline.evaluation import (
     score_gaussian,
 )
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
+from deepwishart.pipeline.search import Fitted, inducing_points, search_depth
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,
@@ -31,16 +33,22 @@ from deepwishart.pipeline.training import (
 __all__ = [
     "Bound",
     "ClassPredictive",
+    "Fitted",
+    "Reliability",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
     "adjust_protocol",
     "checkpoint_store",
     "estimate_elbo",
+    "inducing_points",
     "model_options",
     "number_classes",
+    "reliability",
     "run_training",
     "score",
+    "score_classes",
     "score_constant",
     "score_gaussian",
+    "search_depth",
 ]

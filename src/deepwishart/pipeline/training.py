@@ -12,12 +12,20 @@ import numpy as np
 from torch import Tensor
 
 from deepwishart.models import DeepKernelProcess
-from deepwishart.training import CheckpointStore, History, PlateauStopper, Protocol, train
+from deepwishart.training import (
+    CheckpointStore,
+    History,
+    Plateau,
+    Protocol,
+    is_deterministic,
+    train,
+    train_deterministic,
+)
 
 __all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
 
 COLLAPSED_ROWS = 10_000
-_ROW_SAMPLES = 20_000  # rows times samples of a step on all rows
+_WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
 _PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
 
 
@@ -48,6 +56,7 @@ def adjust_protocol(
     kl_anneal: int | None = None,
     num_samples: int | None = None,
     output: str = "inducing",
+    num_inducing: int = 100,
 ) -> Protocol:
     """A protocol for ``num_rows`` rows with some of its numbers changed.
 
@@ -61,9 +70,10 @@ def adjust_protocol(
         learning_rate: first learning rate.
         batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
         kl_anneal: steps over which the Kullback--Leibler term fades in.
-        num_samples: posterior samples per step. A named protocol on all rows of a large data set
-            takes fewer than its own, since rows make up for samples.
+        num_samples: posterior samples per step. A named protocol on all rows of a large data set,
+            or with many inducing points, takes fewer than its own, since these make up for samples.
         output: the model's output layer; ``"collapsed"`` needs all rows at every step.
+        num_inducing: the model's inducing points.
 
     >>> adjust_protocol("paper", 300, max_iter=2000).kl_anneal
     100
@@ -73,7 +83,8 @@ def adjust_protocol(
     if output == "collapsed":
         base, batch_size = base.replace(batch_size=None), None
         if isinstance(protocol, str):  # fewer samples of more rows: about as much work per step
-            changes["num_samples"] = min(base.num_samples, max(2, _ROW_SAMPLES // num_rows))
+            affordable = int(_WORK / (num_rows * max(num_inducing, 1) ** 2))
+            changes["num_samples"] = min(base.num_samples, max(2, affordable))
     if max_iter is not None:
         anneal = round(base.kl_anneal * max_iter / base.max_iter)
         changes |= {"max_iter": max_iter, "kl_anneal": anneal}
@@ -97,13 +108,15 @@ def run_training(
     *,
     checkpoints: CheckpointStore | None = None,
     early_stopping: bool = False,
+    deterministic: bool = False,
     **options: Any,
 ) -> History:
     """Train ``model`` in place, from the newest checkpoint if there is one.
 
     Data are ``(N, num_features)`` and ``(N, D)``, standardised; other arguments are those of
-    :func:`deepwishart.training.train`. With ``early_stopping``, training ends when the smoothed
-    objective has stopped rising.
+    :func:`deepwishart.training.train`. With ``early_stopping``, the learning rate falls, and
+    training ends, when the bound has stopped rising. With ``deterministic``, a model in which
+    nothing is random is trained by L-BFGS, which takes seconds and has no checkpoints.
 
     >>> import torch
     >>> import deepwishart as dw
@@ -112,8 +125,10 @@ def run_training(
     >>> len(run_training(model, X, X.sin(), adjust_protocol("fast", len(X), max_iter=3)))
     3
     """
-    stopper = PlateauStopper(window=max(10, protocol.max_iter // 10), min_delta=1e-3)
-    options["should_stop"] = stopper if early_stopping else None
+    if deterministic and is_deterministic(model):
+        kept = {name: options[name] for name in ("history", "progress") if name in options}
+        return train_deterministic(model, X, y, max_iter=min(protocol.max_iter, 500), **kept)
+    options["plateau"] = Plateau() if early_stopping else None
     return train(
         model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from deepwishart.plots.style import GREY, colours, new_figure, plain_ticks, shorten, tidy
@@ -58,7 +60,7 @@ def _order(one: Relevance) -> float:
 
 
 def partial_dependence(
-    curves: Mapping[str, tuple[Sequence[float] | Sequence[str], Dependence]],
+    curves: Mapping[str, tuple[Sequence[Any], Dependence]],
     *,
     target: str = "target",
     column: int = 0,
@@ -67,7 +69,7 @@ def partial_dependence(
     names.
 
     Args:
-        curves: by input, the values it was set to and what came of it.
+        curves: by input, the values it was set to (numbers, times or names) and what came of it.
         target: what is predicted, for the axis.
         column: which of several targets.
 
@@ -95,7 +97,12 @@ def partial_dependence(
         else:
             panel.fill_between(values, lower, upper, color=colour, alpha=0.2, linewidth=0)
             panel.plot(values, mean, color=colour)
-            plain_ticks(panel.xaxis)
+            if isinstance(values[0], datetime.datetime):
+                locator = AutoDateLocator(minticks=2, maxticks=5)
+                panel.xaxis.set_major_locator(locator)
+                panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+            else:
+                plain_ticks(panel.xaxis)
         tidy(
             panel, xlabel=shorten(name, 32), ylabel=shorten(target, 32) if index % wide == 0 else ""
         )

@@ -7,7 +7,7 @@ from deepwishart.training.checkpoint import (
     CheckpointWarning,
 )
 from deepwishart.training.deterministic import is_deterministic, train_deterministic
-from deepwishart.training.early_stopping import PlateauStopper
+from deepwishart.training.early_stopping import Plateau, still_rising
 from deepwishart.training.guard import TrainingError
 from deepwishart.training.history import History
 from deepwishart.training.loop import train
@@ -21,13 +21,14 @@ __all__ = [
     "CheckpointStore",
     "CheckpointWarning",
     "History",
-    "PlateauStopper",
+    "Plateau",
     "ProgressEvent",
     "Protocol",
     "TrainingError",
     "is_deterministic",
     "make_progress",
     "start_from_shallow",
+    "still_rising",
     "train",
     "train_deterministic",
 ]

@@ -141,6 +141,22 @@ class Protocol:
             return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
         return first
 
+    @property
+    def steady_steps(self) -> int:
+        """Number of steps at the first learning rate."""
+        if self.schedule in ("step", "flat"):
+            return (self.max_iter + 1) // 2
+        return self.max_iter if self.schedule == "constant" else 0
+
+    def settle_at(self, step: int) -> Protocol:
+        """The same up to step ``step``, from where on the learning rate falls; with a constant
+        schedule it ends there.
+
+        >>> Protocol.named("paper", num_rows=500).settle_at(3_000).max_iter
+        6000
+        """
+        return self.replace(max_iter=step if self.schedule == "constant" else 2 * step)
+
     def kl_weight_at(self, step: int) -> float:
         r"""Factor :math:`w_t` on the KL term at step ``step``, from 0."""
         return 1.0 if step >= self.kl_anneal else step / self.kl_anneal
