@@ -40,8 +40,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             best is kept (:func:`deepwishart.pipeline.search_depth`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
-            ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`): a single layer
-            has all rows up to 1,500.
+            ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`); a single
+            layer has all rows up to 1,500.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
         ard: whether the first layer has a lengthscale for each input, or one for all.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
