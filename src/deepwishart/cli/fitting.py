@@ -92,6 +92,11 @@ def run_fit(
     _check_wishes(wishes, settings["holdout"])
     prepared = prepare(data, settings, quiet=wishes.quiet)
     if prepared.classes:
+        if settings["likelihood"] != "gaussian":
+            raise CommandError(
+                f"--likelihood {settings['likelihood']} is for numbers, but the target "
+                f"{printable(settings['target'][0], 60)} names classes."
+            )
         regressor = _as_classifier(regressor, prepared, settings["target"][0], wishes.quiet)
     split = prepared.hold_out()
     folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
@@ -200,7 +205,9 @@ def _score(
             if linear and not plain:
                 others = {"linear": score_linear(model, split.train, split.test)}
             prediction = model.predict_distribution(split.test[0])
-            report = holdout_report(prediction, split.test[1], targets, others)
+            report = holdout_report(
+                prediction, split.test[1], targets, others, train=split.train[1]
+            )
     check_report(report)
     return report
 
@@ -257,7 +264,7 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
     console.print(
         f"{regressor.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
         f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row"
-        f"{'' if isinstance(regressor, DeepKernelClassifier) else ' (standardised)'}"
+        f"{' (standardised)' if regressor.model_.likelihood.location_scale else ''}"
     )
     for table in (*report_tables(about["cv"]), *report_tables(about["holdout"])):
         console.print(table)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -231,19 +231,19 @@ def _make_output(
     points of one that has its own."""
     own = points if isinstance(points, Tensor) else None
     parts: list[OutputLayer] = []
-    for start in latents:
+    for number, start in enumerate(latents, 1):
         kernel = plan.make_kernel(len(plan.kernels) - 1)
+        name = "the output layer" if len(latents) == 1 else f"part {number} of the output layer"
+        options: dict[str, Any] = {"name": name, "jitter": plan.jitter}
         if output == "collapsed":
             return CollapsedOutputLayer(
                 kernel, start.shape[1], inducing_inputs=own, jitter=plan.output_jitter
             )
         if own is None:
-            parts.append(GPOutputLayer(kernel, start, precision=precision, jitter=plan.jitter))
+            parts.append(GPOutputLayer(kernel, start, precision=precision, **options))
         else:
             parts.append(
-                DoublyStochasticOutputLayer(
-                    kernel, own, start, precision=precision, jitter=plan.jitter
-                )
+                DoublyStochasticOutputLayer(kernel, own, start, precision=precision, **options)
             )
     return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
 
