@@ -10,12 +10,14 @@ DRAWN = Path(__file__).parents[1] / "_build" / "drawn"
 # Steps of training that the pages take; an example's own default is several times that.
 STEPS = {
     "compare_processes": 30,
+    "counts": 150,
     "custom_kernel": 150,
     "custom_layer": 150,
     "custom_likelihood": 150,
     "distributions_alone": 300,
     "function_samples": 300,
     "multi_output": 150,
+    "noise_that_changes": 300,
     "optimise_with_botorch": 150,
     "tabular_intervals": 200,
 }
