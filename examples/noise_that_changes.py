@@ -62,13 +62,9 @@ def main(arguments: list[str] | None = None) -> None:
         quarter = (X_test[:, 0] // 1.0).astype(int)
         shares = " ".join(f"{inside[quarter == each].mean():.2f}" for each in range(4))
         print(f"{NAMES[name]}")
-        print(
-            f"  test log likelihood                         {prediction.log_prob(y_test).mean():.3f}"
-        )
-        print(
-            f"  RMSE                                        {metrics.rmse(prediction, y_test):.3f}"
-        )
-        print(f"  inside the 90% interval, by quarters of x   {shares}")
+        print(f"  test log likelihood  {metrics.log_likelihood(prediction, y_test):.3f}")
+        print(f"  RMSE  {metrics.rmse(prediction, y_test):.3f}")
+        print(f"  inside the 90% interval, by quarters of x  {shares}")
     if options.figure:
         draw(X, y, models).savefig(options.figure)
 
