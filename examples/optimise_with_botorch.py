@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     y = function(X)
     print(f"{'round':>6} {'x':>6} {'f(x)':>7} {'best':>7}")
     for number in range(1, options.rounds + 1):
-        regressor = DeepKernelRegressor(width=3, max_iter=options.steps, random_state=0)
+        regressor = DeepKernelRegressor(depth=2, width=3, max_iter=options.steps, random_state=0)
         model = DeepKernelModel(regressor.fit(X, y))
         acquisition = qLogExpectedImprovement(model, best_f=y.max())
         x, _ = optimize_acqf(

@@ -31,8 +31,8 @@ def forrester(x: Tensor) -> Tensor:
 def fitted(**changes) -> tuple[DeepKernelRegressor, Tensor, Tensor]:
     X = torch.linspace(0, 1, 7, dtype=torch.float64)[:, None]
     y = torch.cat([forrester(X), 100 + X], dim=1)
-    options = {"width": 3, "max_iter": 60, "n_predict_samples": 6, "random_state": 0} | changes
-    return DeepKernelRegressor(**options).fit(X, y), X, y
+    options = {"depth": 2, "width": 3, "max_iter": 60, "n_predict_samples": 6, "random_state": 0}
+    return DeepKernelRegressor(**(options | changes)).fit(X, y), X, y
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,14 @@ def test_at_depth_one_joint_and_single_candidates_have_the_same_moments():
     assert difference.max() < 1e-5 * made.model_.output.kernel.square(X).max()  # jitter
 
 
+def test_a_function_that_is_known_exactly_has_no_negative_variance():
+    X = torch.linspace(0, 1, 9, dtype=torch.float64)[:, None]
+    made = DeepKernelRegressor(depth=1, max_iter=200, random_state=0).fit(X, 100 + X)
+    for batch in (X[:, None], X):
+        found = DeepKernelModel(made, num_samples=2).posterior(batch)
+        assert (found.variance > 0).all() and found.rsample().isfinite().all()
+
+
 def test_outcomes_can_be_chosen(model):
     X = candidates(4, 2)
     both, second = model.posterior(X), model.posterior(X, output_indices=[1])
@@ -138,7 +146,7 @@ def test_optimises_a_known_function():
     X = torch.linspace(0, 1, 4, dtype=torch.float64)[:, None]
     y = forrester(X)
     assert y.max() < 3.1
-    regressor = DeepKernelRegressor(width=3, max_iter=150, random_state=0)
+    regressor = DeepKernelRegressor(depth=2, width=3, max_iter=150, random_state=0)
     for q in (1, 1, 1, 2):
         model = DeepKernelModel(regressor.fit(X, y), num_samples=32)
         acquisition = qLogExpectedImprovement(model, best_f=y.max())

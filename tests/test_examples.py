@@ -18,6 +18,7 @@ ELSEWHERE = {"train_distributed"}  # needs several processes: tests/training/tes
 
 # Few steps, enough for what the test asserts.
 STEPS = {
+    "classify_digits": 60,
     "compare_processes": 5,
     "counts": 40,
     "custom_kernel": 40,
@@ -74,6 +75,13 @@ def test_tabular_intervals(capsys) -> None:
     text = run("tabular_intervals", capsys)
     assert 60 <= number(r"inside their interval +([\d.]+)%", text) <= 100
     assert number(r"RMSE +([\d.]+)", text) < 70  # the spread of the targets is 77
+
+
+def test_classify_digits(capsys) -> None:
+    text = run("classify_digits", capsys)
+    assert number(r"accuracy  ([\d.]+)", text) > 0.9
+    assert number(r"log loss  ([\d.]+)", text) < 0.4
+    assert number(r"least certain tenth: ([\d.]+)", text) > number(r"accuracy  ([\d.]+)", text)
 
 
 def test_compare_processes(capsys) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deepwishart.cli.lists import is_word, is_word_or_number, taking_lists
+from deepwishart.cli.lists import completing, is_word, is_word_or_number, taking_lists
 from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator
 
 __all__ = ["fit"]
@@ -27,7 +27,8 @@ PROCESSES = (
 )
 
 fit_command = taking_lists(
-    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number}
+    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number},
+    also={"--inducing": "--num-inducing"},
 )
 
 
@@ -38,6 +39,21 @@ def _option(panel: str, help: str, *names: str, **limits: Any) -> Any:
 _data, _model, _training, _run = (
     functools.partial(_option, panel) for panel in ("Data", "Model", "Training", "Run")
 )
+
+
+def _count_or_auto(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"{text!r} is neither 'auto' nor a whole number of at least 1.")
+    return number
+
+
+_COUNT: dict[str, Any] = {"parser": _count_or_auto, "metavar": "NUMBER|auto"}
 
 
 def fit(
@@ -79,13 +95,21 @@ def fit(
             max=0.9,
         ),
     ] = 0.1,
-    process: Annotated[str, _model(PROCESSES)] = "dwp",
-    depth: Annotated[int, _model("Layers, output layer included.", min=1)] = 2,
+    process: Annotated[
+        str, _model(PROCESSES, autocompletion=completing(("dwp", "dgp", "dsvi", "diwp")))
+    ] = "dwp",
+    depth: Annotated[
+        Any,
+        _model("Layers, output layer included; auto: as many as the bound asks for.", **_COUNT),
+    ] = "auto",
     width: Annotated[int | None, _model("Width of hidden layers; number of inputs.", min=1)] = None,
     n_inducing: Annotated[
-        int, _model("Inducing points.", "--num-inducing", "--inducing", min=1)
-    ] = 100,
-    kernel: Annotated[str, _model(f"One of {KERNELS}.")] = "squared_exponential",
+        Any,
+        _model("Inducing points; auto: by rows.", "--num-inducing", "--inducing", **_COUNT),
+    ] = "auto",
+    kernel: Annotated[
+        str, _model(f"One of {KERNELS}.", autocompletion=completing(KERNELS.split(", ")))
+    ] = "squared_exponential",
     output: Annotated[
         str,
         _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
@@ -117,9 +141,7 @@ def fit(
     n_samples: Annotated[
         int | None, _training("Posterior samples per step; the protocol's.", "--samples", min=1)
     ] = None,
-    early_stopping: Annotated[
-        bool, _training("Stop when the bound no longer rises.", "--early-stopping")
-    ] = False,
+    early_stopping: Annotated[bool, _training("Stop when the bound no longer rises.")] = True,
     random_state: Annotated[
         int,
         _training(

@@ -78,7 +78,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
     return {
         "model": {
             "process": regressor.process,
-            "depth": regressor.depth,
+            "depth": model.depth,
             "width": regressor.width or regressor.n_features_in_,
             "inducing": regressor.n_inducing_,
             "kernel": regressor.kernel,
@@ -101,6 +101,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
             "seconds": round(history.seconds[-1], 1) if history.seconds else 0.0,
             "recoveries": len(history.recoveries),
             "ELBO per row": regressor.elbo_,
+            "tried": [_tried(each) for each in history.tried] or None,
             "seed": regressor.random_state,
             "date": fit.get("date"),
             "version": fit.get("version"),
@@ -141,6 +142,15 @@ def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
         for name, parameter in likelihood.named_parameters()
         if name in found
     }
+
+
+def _tried(each: dict[str, float]) -> str:
+    """A model that was trained before one was kept."""
+    return (
+        f"depth {each['depth']:.0f}, {each['num_inducing']:.0f} inducing points: ELBO "
+        f"{each['elbo']:.3f} ± {each['standard_error']:.3f} after {each['steps']:.0f} steps, "
+        f"{each['seconds']:.1f} s"
+    )
 
 
 def _describe_layer(layer: Any) -> dict[str, Any]:

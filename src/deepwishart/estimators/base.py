@@ -62,6 +62,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     width: int | None = None
     n_inducing: int | str = "auto"
     kernel: str | Kernel = "squared_exponential"
+    ard: bool = True
     output: str = "auto"
     posterior: str = "bartlett"
     n_samples: int | None = None
@@ -229,6 +230,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             kl_anneal=kl_anneal,
             num_samples=self.n_samples,
             output=self._fitted_structure["output"],
+            num_inducing=model.num_inducing,
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:

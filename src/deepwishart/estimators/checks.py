@@ -69,7 +69,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if value is not None and not (_is_number(value) and 0 < float(value) < math.inf):
             raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
-    for name in ("early_stopping", "warm_start"):
+    for name in ("ard", "early_stopping", "warm_start"):
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
     for name, choices in _NAMES.items():

@@ -64,6 +64,9 @@ class Bernoulli(ClassLikelihood):
     def initial_latents(self, y: Tensor) -> Tensor:
         return 2.0 * y - 1.0
 
+    def offset_for(self, shares: Tensor) -> Tensor:
+        return torch.logit(shares[1]) if self.link == "logit" else torch.special.ndtri(shares[1])
+
     def _law(self, latents: Tensor) -> TorchBernoulli:
         log_link = _LINKS[self.link]
         logits = latents if self.link == "logit" else log_link(latents) - log_link(-latents)
