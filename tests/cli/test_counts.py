@@ -59,7 +59,10 @@ def test_info_says_what_was_learned(model):
 def test_two_output_kernels_are_shown(train_csv, tmp_path):
     out = tmp_path / "model"
     chosen = ["--likelihood", "heteroscedastic"]
-    run("fit", train_csv, "--target", "price", "--out", out, "--drop", "rent", *chosen, *TINY)
+    result = run(
+        "fit", train_csv, "--target", "price", "--out", out, "--drop", "rent", *chosen, *TINY
+    )
+    assert result.exit_code == 0, result.output
     shown = " ".join(run("info", out).output.split())
     assert "part 2 of the output layer" in shown
     assert "typical standard deviation of price" in shown
@@ -71,6 +74,8 @@ def test_refusals(visits, train_csv, tmp_path):
         (visits, "x", ("no whole number", "poisson"), ["--likelihood", "poisson"]),
         (visits, "visits", ("Did you mean 'poisson'",), ["--likelihood", "poison"]),
         (visits, "visits", ("is no column",), ["--likelihood", "poisson", "--exposure", "hour"]),
+        (visits, "visits", ("for counts",), ["--exposure", "hours"]),
+        (visits, "visits", ("not all positive",), ["--likelihood", "poisson", "--exposure", "x"]),
         (train_csv, "colour", ("names classes",), ["--likelihood", "student_t"]),
     ):
         result = run("fit", table, "--target", target, "--out", out, *chosen, *TINY)

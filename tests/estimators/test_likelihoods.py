@@ -8,10 +8,11 @@ from sklearn.base import clone
 
 from deepwishart import DeepKernelRegressor, likelihoods
 from deepwishart.estimators.checks import LIKELIHOODS
+from deepwishart.estimators.record import from_record, to_record
 from deepwishart.persistence import ModelFileError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training ended", "ignore:The bound")
-TINY = {"n_inducing": 6, "max_iter": 4, "n_samples": 2, "n_predict_samples": 5, "random_state": 0}
+TINY = {"n_inducing": 6, "max_iter": 3, "n_samples": 2, "n_predict_samples": 5, "random_state": 0}
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 
 
@@ -24,7 +25,7 @@ def table():
 
 
 @pytest.mark.parametrize("process", PROCESSES)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("likelihood", [name for name in LIKELIHOODS if name != "gaussian"])
 def test_minibatches_files_and_warm_start(table, likelihood, process, tmp_path):
     X, y = table
     depth = 1 if process == "dsvi" else 2
@@ -38,7 +39,7 @@ def test_minibatches_files_and_warm_start(table, likelihood, process, tmp_path):
         assert np.array_equal(each.predict(X), regressor.predict(X))
         assert np.array_equal(each.predict_interval(X), regressor.predict_interval(X))
     both = [each.fit(X, np.c_[y, y + 1]) for each in (regressor, loaded)]
-    assert both[0].n_iter_ == both[1].n_iter_ == 8
+    assert both[0].n_iter_ == both[1].n_iter_ == 6
     assert np.array_equal(both[0].predict(X), both[1].predict(X))
     with pytest.raises(ValueError, match="whose likelihood is"):
         regressor.set_params(likelihood=likelihoods.Gaussian(2)).fit(X, np.c_[y, y + 1])
@@ -118,17 +119,17 @@ def test_an_object_is_copied_and_not_saved(table, tmp_path):
         regressor.save(tmp_path / "model")
 
 
-def test_a_file_cannot_name_another_likelihood(table, tmp_path):
-    DeepKernelRegressor(likelihood="poisson", **TINY).fit(*table).save(tmp_path / "model")
-    config = tmp_path / "model" / "config.json"
-    text = config.read_text()
-    for change, message in (
-        ('"likelihood": "student_t"', "num_outputs is not that of the likelihood"),
-        ('"likelihood": ["poisson"]', "Unknown likelihood"),
-        ('"likelihood": "poisson", "exposure": 7', "exposure is no column"),
-    ):
-        head, _, tail = text.rpartition('"likelihood": "poisson"')
-        tail = tail.replace('"exposure": null', '"former": null', 1) if "7" in change else tail
-        config.write_text(head + change + tail)
-        with pytest.raises(ModelFileError, match=message):
-            DeepKernelRegressor.load(tmp_path / "model")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"likelihood": "student_t"}, "num_outputs is not that of the likelihood"),
+        ({"likelihood": ["poisson"]}, "Unknown likelihood"),
+        ({"exposure": 7}, "exposure is no column"),
+        ({"likelihood": "negative_binomial"}, "does not describe a regressor"),
+    ],
+)
+def test_a_file_cannot_name_another_likelihood(table, changes, message):
+    record = to_record(DeepKernelRegressor(likelihood="poisson", **TINY).fit(*table))
+    record[1].update(changes)
+    with pytest.raises(ModelFileError, match=message):
+        from_record(DeepKernelRegressor, *record)

@@ -129,8 +129,8 @@ def test_quantiles_are_the_first_counts_that_reach_a_level(prediction):
 def test_predictive_is_what_simulation_gives(prediction):
     prediction, y = prediction
     drawn = prediction.sample(20_000, torch.Generator().manual_seed(1))
-    torch.testing.assert_close(drawn.mean(0), prediction.mean, rtol=0.03, atol=0)
-    torch.testing.assert_close(drawn.std(0), prediction.stddev, rtol=0.06, atol=0)
+    torch.testing.assert_close(drawn.mean(0), prediction.mean, rtol=0.04, atol=0)
+    torch.testing.assert_close(drawn.std(0), prediction.stddev, rtol=0.15, atol=0)
     for value in (y[:, 0], prediction.quantile(0.9)):
         below = (drawn <= value).double().mean(0)
         assert float((below - prediction.cdf(value)).abs().max()) < 0.02
