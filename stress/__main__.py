@@ -1,0 +1,76 @@
+"""``python -m stress``: try everything, say what was found."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from stress.pool import answers
+
+__all__: list[str] = []
+
+KINDS = {
+    "kills": "kills of fit and uci run",
+    "tables": "damaged tables",
+    "models": "damaged model directories",
+    "calls": "calls with odd arguments",
+}
+
+
+def main() -> int:
+    """Run what is asked for; 1 if anything failed."""
+    options = _options()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="stress-"))
+    failures = 0
+    began = time.monotonic()
+    for kind in KINDS:
+        numbers = range(getattr(options, kind))
+        if options.only:
+            chosen, _, number = options.only.partition(":")
+            numbers = range(int(number), int(number) + 1) if kind == chosen else range(0)
+        if numbers:
+            left = options.minutes * 60 - (time.monotonic() - began)
+            failures += _try(kind, options.seed, folder / kind, numbers, left)
+    minutes = (time.monotonic() - began) / 60
+    print(f"seed {options.seed}, {minutes:.0f} minutes, Python {platform.python_version()}")
+    print("no failures" if not failures else f"{failures} FAILURES")
+    if options.folder is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(failures > 0)
+
+
+def _try(kind: str, seed: int, folder: Path, numbers: range, seconds: float) -> int:
+    """Try the cases of one kind, and print how they ended; the number of failures."""
+    ends: Counter[str] = Counter()
+    for number, answer in answers(kind, seed, folder, numbers, seconds):
+        ends[answer.get("ended", "FAILED")] += 1
+        if "failed" in answer:
+            print(f"FAILED --seed {seed} --only {kind}:{number}: {answer['failed']}", flush=True)
+        elif len(numbers) == 1:
+            print(f"{answer['what']}: {answer['ended']}")
+    done = sum(ends.values())
+    shown = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+    print(f"{done} {KINDS[kind]}: {shown}", flush=True)
+    return ends["FAILED"]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long")
+    for kind, what in KINDS.items():
+        parser.add_argument(f"--{kind}", type=int, default=0, metavar="N", help=f"number of {what}")
+    parser.add_argument("--only", metavar="KIND:NUMBER", help="one case, such as tables:17")
+    parser.add_argument("--folder", type=Path, help="work here, and leave what was made")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
