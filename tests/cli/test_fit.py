@@ -352,7 +352,7 @@ def ctrl_c_at(monkeypatch):
         def make_progress(verbose, total, label):
             yield lambda event: event.step == step and os.kill(os.getpid(), signal.SIGINT)
 
-        monkeypatch.setattr("deepwishart.estimators.regressor.make_progress", make_progress)
+        monkeypatch.setattr("deepwishart.estimators.base.make_progress", make_progress)
 
     return arrange
 

@@ -127,7 +127,7 @@ def interrupt_at(monkeypatch):
         def make_progress(verbose, total, label):
             yield on_step
 
-        monkeypatch.setattr("deepwishart.estimators.regressor.make_progress", make_progress)
+        monkeypatch.setattr("deepwishart.estimators.base.make_progress", make_progress)
 
     return arrange
 

@@ -1,4 +1,4 @@
-"""A fitted regressor as plain data, and back."""
+"""A fitted estimator as plain data, and back."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from deepwishart.pipeline import ScaledModel, Standardiser
 from deepwishart.training import History, Protocol
 
 if TYPE_CHECKING:
-    from deepwishart.estimators.regressor import DeepKernelRegressor
+    from deepwishart.estimators.base import DeepKernelEstimator
 
-    Regressor = TypeVar("Regressor", bound=DeepKernelRegressor)
+    Estimator = TypeVar("Estimator", bound=DeepKernelEstimator)
 
 __all__ = ["build_model", "current_names", "from_record", "to_record"]
 
@@ -34,11 +34,12 @@ def build_model(
     structure: dict[str, Any],
     X: np.ndarray,
     y: np.ndarray,
-    seed: int = 0,
+    *,
     device: str | torch.device = "cpu",
-    **start: Any,
+    **options: Any,
 ) -> ScaledModel:
-    """A model that has the structure which a regressor's parameters ask for."""
+    """A model that has the structure which an estimator's parameters ask for; ``options`` are those
+    of :func:`deepwishart.build` that they do not decide."""
     return ScaledModel.build(
         structure["process"],
         X,
@@ -49,10 +50,9 @@ def build_model(
         num_inducing=int(structure["n_inducing"]),
         kernel=structure["kernel"],
         dtype=checks.DTYPES[structure["dtype"]],
-        seed=seed,
         jitter=None if structure["jitter"] is None else float(structure["jitter"]),
         output=structure.get("output", "inducing"),
-        **start,
+        **options,
     )
 
 
@@ -88,8 +88,8 @@ def current_names(tensors: dict[str, Tensor], process: str) -> dict[str, Tensor]
     return {rename(name): value for name, value in tensors.items()}
 
 
-def to_record(regressor: DeepKernelRegressor) -> Record:
-    """Tensors, config and history of a fitted regressor."""
+def to_record(regressor: DeepKernelEstimator) -> Record:
+    """Tensors, config and history of a fitted estimator."""
     names = getattr(regressor, "feature_names_in_", None)
     config = {
         "parameters": {k: _plain(k, v) for k, v in regressor.get_params(deep=False).items()},
@@ -112,14 +112,14 @@ def to_record(regressor: DeepKernelRegressor) -> Record:
 
 
 def from_record(
-    kind: type[Regressor],
+    kind: type[Estimator],
     tensors: dict[str, Tensor],
     config: dict[str, Any],
     history: dict[str, Any],
     *,
     device: str | torch.device | None = None,
-) -> Regressor:
-    """The regressor that :func:`to_record` described.
+) -> Estimator:
+    """The estimator that :func:`to_record` described.
 
     Raises:
         ModelFileError: parameters or tensors that do not make a model.
@@ -138,11 +138,13 @@ def from_record(
         checks.check_parameters(regressor.get_params(deep=False))
         checks.check_parameters({**regressor.get_params(deep=False), **config["structure"]})
         regressor.history_ = History.from_dict(history)
+        regressor.n_outputs_, regressor.n_inducing_ = config["num_outputs"], config["num_inducing"]
         # A model of the right shapes; it keeps as many inducing points as there are distinct rows.
-        rows = config["num_inducing"]
+        rows = regressor.n_inducing_
         X = np.arange(rows)[:, None] * np.ones(config["num_features"])
         y = np.zeros((rows, config["num_outputs"]))
-        model = build_model({**config["structure"], "n_inducing": rows}, X, y).model
+        structure = {**config["structure"], "n_inducing": rows}
+        model = build_model(structure, X, y, likelihood=regressor._make_likelihood()).model
         model.load_tensors(tensors)
         model.to(resolve_device(regressor.device))
     except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -156,7 +158,6 @@ def from_record(
     regressor.n_features_in_ = config["num_features"]
     if config["feature_names"] is not None:
         regressor.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-    regressor.n_outputs_, regressor.n_inducing_ = config["num_outputs"], config["num_inducing"]
     regressor.seed_ = config["seed"]
     regressor.elbo_, regressor.n_iter_ = config["training"]["elbo"], config["training"]["steps"]
     return regressor

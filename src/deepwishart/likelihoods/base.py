@@ -54,6 +54,8 @@ class Likelihood(nn.Module, ABC):
 
     #: Number of quadrature nodes; densities that are narrow, or have a kink, need more.
     num_nodes = 32
+    #: Whether targets may be shifted and scaled; not so for classes and counts.
+    location_scale = True
 
     def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
         super().__init__()

@@ -48,8 +48,11 @@ class ScaledModel:
         **options: Any,
     ) -> ScaledModel:
         """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units; ``options`` are
-        those of :func:`deepwishart.build`."""
-        inputs, targets = Standardiser.fit(X), Standardiser.fit(y)
+        those of :func:`deepwishart.build`. Classes and counts stay as they are."""
+        likelihood = options.get("likelihood")
+        keep = likelihood is not None and not likelihood.location_scale
+        inputs = Standardiser.fit(X)
+        targets = Standardiser.identity(y.shape[1]) if keep else Standardiser.fit(y)
         standard = inputs.forward(X), targets.forward(y)
         data = (torch.as_tensor(values, device=device) for values in standard)
         return cls(build(process, *data, **options), inputs, targets)
@@ -65,18 +68,22 @@ class ScaledModel:
     def predict(
         self, X: np.ndarray, num_samples: int = 100, seed: int = 0, *, squeeze: bool = False
     ) -> RescaledPredictive:
-        """The predictive distribution at inputs and for targets in the units of the data.
+        """The predictive distribution at inputs and for targets in the units of the data;
+        ``squeeze`` drops the column dimension of a single target."""
+        prediction = self.standardised(X, num_samples, seed)
+        return RescaledPredictive(prediction, self.targets, squeeze)
+
+    def standardised(self, X: np.ndarray, num_samples: int = 100, seed: int = 0) -> Predictive:
+        """The same for standardised targets.
 
         Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`.
-        ``squeeze`` drops the column dimension of a single target.
         """
         inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
         if (num_samples, seed) not in self._drawn:
             self.forget()
             generator = torch.Generator(self.model.device).manual_seed(seed)
             self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
-        prediction = self._drawn[num_samples, seed].predict(inputs)
-        return RescaledPredictive(prediction, self.targets, squeeze)
+        return self._drawn[num_samples, seed].predict(inputs)
 
     def forget(self) -> None:
         """Let go of posterior samples; to be called when the model has changed."""

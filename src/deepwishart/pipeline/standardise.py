@@ -46,6 +46,11 @@ class Standardiser:
         constant = spread <= 8 * np.finfo(np.float64).eps
         return cls(magnitude, scaled.mean(0), np.where(constant, 1.0, spread))
 
+    @classmethod
+    def identity(cls, columns: int) -> Standardiser:
+        """One that leaves its columns as they are."""
+        return cls(np.ones(columns), np.zeros(columns), np.ones(columns))
+
     @property
     def scale(self) -> np.ndarray:
         """Size of one standardised unit in original units, ``(D,)``."""
