@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from stress.cases import Failed
 
@@ -95,5 +94,3 @@ def _redirected(descriptor: int, into: int) -> Iterator[None]:
 def _content(file: tempfile._TemporaryFileWrapper) -> str:
     file.seek(0)
     return file.read().decode(errors="replace")
-
-

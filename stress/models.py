@@ -31,8 +31,33 @@ BASES = {
 }
 ODD = (
     *(None, True, False, -1, 0, 1, 2, 3, 17, 20_000, 2**31, 2**63, 2**70, 10**400, -(10**400)),
-    *(0.0, -0.0, 0.5, 3.5, -2.5, 1e-320, 1e300, -1e300, "", "x", "dwp", "nan", "\x1b[2J", "a" * 9999),
-    *("collapsed", "inducing", "float32", "float64", "paper", "cuda:0", "../..", "\u0000", "\ud800"),
+    *(
+        0.0,
+        -0.0,
+        0.5,
+        3.5,
+        -2.5,
+        1e-320,
+        1e300,
+        -1e300,
+        "",
+        "x",
+        "dwp",
+        "nan",
+        "\x1b[2J",
+        "a" * 9999,
+    ),
+    *(
+        "collapsed",
+        "inducing",
+        "float32",
+        "float64",
+        "paper",
+        "cuda:0",
+        "../..",
+        "\u0000",
+        "\ud800",
+    ),
     *([], [1], [None], [[]], [0.5] * 3, ["x"], [1] * 1000, {}, {"a": 1}, {"": {}}),
 )
 DELETED = object()
@@ -103,8 +128,8 @@ def _check_load(path: Path, expected: str | None) -> str:
     except (ModelFileError, OSError):
         return "refused"
     X = np.zeros((3, regressor.n_features_in_))
-    X = X if not hasattr(regressor, "feature_names_in_") else _frame(X, regressor)
     try:
+        X = X if not hasattr(regressor, "feature_names_in_") else _frame(X, regressor)
         mean, std = regressor.predict(X, return_std=True)
     except (ValueError, CholeskyError):
         return "refused"

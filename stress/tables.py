@@ -24,7 +24,19 @@ _TARGET = "price"
 CELLS = (
     *("", " ", "NA", "n/a", "?", "null", "nan", "inf", "-inf", "Infinity", "1e308", "-1e308"),
     *("1e309", "1e-320", "9" * 400, "-" + "9" * 30, "0x10", "1,5", "1_000", "1 000", "$5", "5%"),
-    *("+1", ".5", "1.", "1e", "--", "TRUE", "yes", "\u0663", "\uff11\uff12", "\u00bd", "\u2212" + "1"),
+    *(
+        "+1",
+        ".5",
+        "1.",
+        "1e",
+        "--",
+        "TRUE",
+        "yes",
+        "\u0663",
+        "\uff11\uff12",
+        "\u00bd",
+        "\u2212" + "1",
+    ),
     *("\x00", "\x1b[2J", "\x07", "a\nb", 'say "so"', "'", '"', "\\", "=1+1", "x" * 10_000),
     *("\ufeff", "\u202e", "\U0001f600", "e\u0301", "2021-01-01", "12:30", "None", "[1]", "{}"),
 )
@@ -182,7 +194,9 @@ def _other_columns(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.Dat
 
 
 def _wide(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    more = {f"c{i}": [rng.random() for _ in range(len(table))] for i in range(rng.choice((50, 300)))}
+    more = {
+        f"c{i}": [rng.random() for _ in range(len(table))] for i in range(rng.choice((50, 300)))
+    }
     return "many columns", table.with_columns(**more)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["suggest", "unknown"]
+__all__ = ["check_choice", "suggest"]
 
 
 def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
@@ -19,11 +19,15 @@ def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
     return f" Did you mean {known[near[0]]!r}?" if near else ""
 
 
-def unknown(what: str, name: object, choices: Iterable[str]) -> str:
-    """What to say of a name that is not among the choices.
+def check_choice(what: str, name: object, choices: Iterable[str]) -> None:
+    """Raise ``ValueError`` unless the name is among the choices, with the closest one as a hint.
 
-    >>> unknown("process", "dpw", ["dwp", "dsvi"])
-    "Unknown process 'dpw'; choose from dwp, dsvi. Did you mean 'dwp'?"
+    >>> check_choice("process", "dpw", ["dwp", "dsvi"])
+    Traceback (most recent call last):
+    ...
+    ValueError: Unknown process 'dpw'; choose from dwp, dsvi. Did you mean 'dwp'?
     """
     names = list(choices)
-    return f"Unknown {what} {name!r}; choose from {', '.join(names)}.{suggest(name, names)}"
+    if not isinstance(name, str) or name not in names:
+        hint = suggest(name, names)
+        raise ValueError(f"Unknown {what} {name!r:.60}; choose from {', '.join(names)}.{hint}")

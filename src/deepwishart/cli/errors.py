@@ -13,13 +13,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from typer.core import TyperGroup
-
-from deepwishart._support.choices import unknown
 
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
@@ -30,13 +28,6 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-
-
-def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Refuse a name that is not among the choices, with the closest one as a hint."""
-    names = list(choices)
-    if value not in names:
-        raise CommandError(unknown(what, value, names))
 
 
 class FriendlyGroup(TyperGroup):

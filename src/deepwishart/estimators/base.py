@@ -17,6 +17,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.schema import STRUCTURE
@@ -204,7 +205,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         Returns:
             ``(N, n_samples)``, or ``(N, D, n_samples)`` for targets that came as a table.
         """
-        checks.check_count("n_samples", n_samples)
+        whole_number("n_samples", n_samples)
         distribution = self.predict_distribution(X)
         seed = self.seed_
         if random_state is not None:
@@ -216,7 +217,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""
         check_is_fitted(self, "model_")
-        checks.check_numeric(X)
+        X = checks.check_numeric(X)
         inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
@@ -245,7 +246,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
 
     def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         targets = self._check_targets(y, reset)
-        checks.check_numeric(X)
+        X = checks.check_numeric(X)
         inputs = validate_data(self, X, **checks.NUMBERS, ensure_min_samples=2, reset=reset)
         checks.check_finite(inputs, checks.column_names(X))
         check_consistent_length(inputs, targets)

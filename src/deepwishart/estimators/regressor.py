@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
+from deepwishart._support.arguments import number
 from deepwishart.estimators import checks
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.pipeline import RescaledPredictive
@@ -91,9 +92,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end of the central interval of probability ``coverage``."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}.")
-        tail = 0.5 * (1.0 - coverage)
+        tail = 0.5 * (1.0 - number("coverage", coverage, high=1.0))
         lower, upper = self.predict_distribution(X).quantile([tail, 1.0 - tail])
         return lower, upper
 

@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.arguments import tensor
 from deepwishart.layers import Inducing, Layer, LayerSample, OutputLayer
 from deepwishart.likelihoods import Likelihood
 from deepwishart.models.posterior import FunctionSamples, Posterior
@@ -102,24 +103,23 @@ class DeepKernelProcess(nn.Module):
 
     def check_inputs(self, X: Tensor) -> Tensor:
         """``X`` as this model needs it; a clear error if it does not fit."""
-        if not isinstance(X, Tensor) or X.ndim != 2 or X.shape[1] != self.num_features:
-            found = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+        X = tensor("X", X)
+        if X.ndim != 2 or X.shape[1] != self.num_features:
             raise ValueError(
-                f"X must be a tensor of shape (rows, {self.num_features}), got {found}."
+                f"X must be a tensor of shape (rows, {self.num_features}), got {tuple(X.shape)}."
             )
-        return _dense(X, "X").to(dtype=self.dtype, device=self.device)
+        return X.to(dtype=self.dtype, device=self.device)
 
     def check_targets(self, y: Tensor, num_rows: int) -> Tensor:
         """``y`` as a ``(rows, D)`` tensor; a clear error if it does not fit."""
-        if not isinstance(y, Tensor):
-            raise ValueError(f"y must be a tensor, got {type(y).__name__}.")
+        y = tensor("y", y)
         y = y.unsqueeze(-1) if y.ndim == 1 else y
         if y.shape != (num_rows, self.num_outputs):
             raise ValueError(
                 f"y must have shape ({num_rows}, {self.num_outputs})"
                 f"{f' or ({num_rows},)' if self.num_outputs == 1 else ''}, got {tuple(y.shape)}."
             )
-        return _dense(y, "y").to(dtype=self.dtype, device=self.device)
+        return y.to(dtype=self.dtype, device=self.device)
 
     def check_data(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Both, with at least one row and finite values only."""
@@ -226,13 +226,3 @@ class DeepKernelProcess(nn.Module):
     def extra_repr(self) -> str:
         """Process and depth, for ``print``."""
         return f"process={self.process!r}, depth={self.depth}"
-
-
-def _dense(values: Tensor, name: str) -> Tensor:
-    """Without gradient, and refused where it has no ordinary values."""
-    if values.layout != torch.strided or values.device.type == "meta" or values.is_complex():
-        kind = "complex" if values.is_complex() else f"{values.layout} on {values.device}"
-        raise ValueError(
-            f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
-        )
-    return values.detach()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import probabilities, tensor
 from deepwishart.models import DeepKernelProcess, Posterior, build
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.predict import Predictive
@@ -172,11 +173,7 @@ class RescaledPredictive:
 
     def quantile(self, p: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """Marginal quantiles; a leading dimension K for K probabilities ``p``."""
-        levels = np.asarray(p, dtype=np.float64)
-        if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
-            raise ValueError(
-                f"Quantiles are given by probabilities strictly between 0 and 1, got {p}."
-            )
+        levels = probabilities("p", p)
         values = [self._table(self.standardised.quantile(float(q))) for q in np.atleast_1d(levels)]
         result = self._shape(self.scaling.inverse(np.stack(values)))
         return result if levels.ndim else result[0]
@@ -189,7 +186,7 @@ class RescaledPredictive:
 
     def standardise(self, y: Any) -> Tensor:
         """Targets in standardised units, ``(N, D)``."""
-        values = np.asarray(y, dtype=np.float64)
+        values = _numpy(tensor("y", y))
         shape = (len(self), self.standardised.num_outputs)
         if values.shape != shape and not (shape[1] == 1 and values.shape == shape[:1]):
             raise ValueError(
@@ -205,4 +202,4 @@ class RescaledPredictive:
 
 
 def _numpy(values: Tensor) -> np.ndarray:
-    return values.detach().cpu().numpy().astype(np.float64)
+    return values.detach().to("cpu", torch.float64).numpy()

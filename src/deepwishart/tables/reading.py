@@ -10,6 +10,7 @@ import polars as pl
 from polars.exceptions import NoDataError, PanicException, PolarsError
 
 from deepwishart.tables.columns import TableError, quoted
+from deepwishart.tables.parquet import check_parquet
 
 __all__ = ["read_table", "stream_table"]
 
@@ -76,6 +77,8 @@ def _scan(file: Path) -> pl.LazyFrame:
         )
     if file.stat().st_size == 0:
         raise TableError(f"{file} is empty.")
+    if not separator:
+        check_parquet(file)
     text = {"separator": separator, "infer_schema": False, "glob": False}
     try:
         lazy = pl.scan_csv(file, **text) if separator else pl.scan_parquet(file, glob=False)  # type: ignore[arg-type]
