@@ -17,7 +17,7 @@ from stress.pool import answers
 __all__: list[str] = []
 
 KINDS = {
-    "kills": "kills of fit and uci run",
+    "kills": "runs of fit and uci run, killed now and then",
     "tables": "damaged tables",
     "models": "damaged model directories",
     "calls": "calls with odd arguments",
@@ -49,8 +49,10 @@ def main() -> int:
 def _try(kind: str, seed: int, folder: Path, numbers: range, seconds: float) -> int:
     """Try the cases of one kind, and print how they ended; the number of failures."""
     ends: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for number, answer in answers(kind, seed, folder, numbers, seconds):
         ends[answer.get("ended", "FAILED")] += 1
+        counts.update(answer.get("counts", {}))
         if "failed" in answer:
             print(f"FAILED --seed {seed} --only {kind}:{number}: {answer['failed']}", flush=True)
         elif len(numbers) == 1:
@@ -58,6 +60,8 @@ def _try(kind: str, seed: int, folder: Path, numbers: range, seconds: float) -> 
     done = sum(ends.values())
     shown = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
     print(f"{done} {KINDS[kind]}: {shown}", flush=True)
+    if counts:
+        print("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
     return ends["FAILED"]
 
 

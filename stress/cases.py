@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -16,10 +16,11 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case that ended as it may: ``what`` was tried, and how it ``ended``."""
+    """A case that ended as it may: ``what`` was tried, how it ``ended``, and what to count."""
 
     what: str
-    ended: str  # "accepted" or "refused"
+    ended: str  # "accepted", "refused" or "recovered"
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 class Suite(Protocol):

@@ -12,8 +12,10 @@ import resource
 import shutil
 import sys
 import traceback
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from stress.cases import Failed, Suite, seeded
 
@@ -34,7 +36,7 @@ def main() -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _answer(suite: Suite, kind: str, seed: int, number: int, folder: Path) -> dict[str, str]:
+def _answer(suite: Suite, kind: str, seed: int, number: int, folder: Path) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     before = _megabytes()
@@ -46,7 +48,7 @@ def _answer(suite: Suite, kind: str, seed: int, number: int, folder: Path) -> di
         return {"failed": str(failure)}
     except Exception:
         return {"failed": traceback.format_exc()}
-    return {"what": outcome.what, "ended": outcome.ended}
+    return asdict(outcome)
 
 
 def _megabytes() -> float:

@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-__all__ = ["Child", "answers"]
+__all__ = ["Child", "answers", "cpu_seconds"]
 
 _CPU_SECONDS, _WALL_SECONDS = 60.0, 900.0  # the second for a child that waits for ever
 
@@ -29,7 +29,7 @@ class Child:
         self._log = root / "child.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, number: int) -> dict[str, str]:
+    def ask(self, number: int) -> dict[str, Any]:
         """How a case ended."""
         process = self._process or self._start()
         assert process.stdin is not None
@@ -67,7 +67,7 @@ class Child:
 
 def answers(
     kind: str, seed: int, root: Path, numbers: Iterable[int], seconds: float
-) -> Iterator[tuple[int, dict[str, str]]]:
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """How each case ended, until the time is over."""
     child, end = Child(kind, seed, root), time.monotonic() + seconds
     try:
@@ -83,11 +83,11 @@ def _read_line(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
     """A line, or nothing and why: the process has ended, or is not going to."""
     out: IO[bytes] | None = process.stdout
     assert out is not None
-    began, cpu = time.monotonic(), _cpu_seconds(process.pid)
+    began, cpu = time.monotonic(), cpu_seconds(process.pid)
     with selectors.DefaultSelector() as selector:
         selector.register(out, selectors.EVENT_READ)
         while not selector.select(timeout=1.0):
-            if _cpu_seconds(process.pid) - cpu > _CPU_SECONDS:
+            if cpu_seconds(process.pid) - cpu > _CPU_SECONDS:
                 return b"", f"more than {_CPU_SECONDS:.0f} s of computing"
             if time.monotonic() - began > _WALL_SECONDS:
                 return b"", f"no answer for {_WALL_SECONDS:.0f} s"
@@ -97,7 +97,7 @@ def _read_line(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
     return line, ""
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """What a process has computed so far, where the system says so; the machine may be busy."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

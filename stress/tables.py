@@ -16,7 +16,7 @@ from stress.cases import Failed, Outcome
 from stress.command import check_predictions, command, judge
 from stress.damage import damage_bytes
 
-__all__ = ["SUITE", "base_table"]
+__all__ = ["SUITE", "base_columns", "base_table"]
 
 TINY = ["--inducing", "3", "--samples", "1", "--max-iter", "2", "--quiet"]
 _WRITERS = {".csv": ",", ".tsv": "\t", ".parquet": ""}
@@ -48,14 +48,20 @@ NAMES = (
 ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "latin-1", "cp037", "utf-8-sig", "utf-7")
 
 
-def base_table(num_rows: int = 30) -> pl.DataFrame:
+def base_columns(num_rows: int = 30) -> dict[str, list[object]]:
     """Numbers, counts, categories and truth values, and a target that depends on them."""
     random = np.random.default_rng(0)
     x, size = random.uniform(-2, 2, num_rows), random.integers(1, 9, num_rows)
     colour = random.choice(["red", "gr\u00fcn", "blue"], num_rows)
     price = 100 + 30 * np.sin(x) + 10 * (colour == "red") + random.normal(size=num_rows)
     new = random.random(num_rows) < 0.5
-    return pl.DataFrame({"x": x, "size": size, "colour": colour, "new": new, _TARGET: price})
+    columns = {"x": x, "size": size, "colour": colour, "new": new, _TARGET: price}
+    return {name: values.tolist() for name, values in columns.items()}
+
+
+def base_table(num_rows: int = 30) -> pl.DataFrame:
+    """The same as a data frame."""
+    return pl.DataFrame(base_columns(num_rows))
 
 
 class Tables:

@@ -9,9 +9,9 @@ import signal
 import polars as pl
 import pytest
 
+from deepwishart._support.lock import locked
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.cli.fit import fit as fit_function
-from deepwishart.cli.lock import locked
 from deepwishart.estimators import DeepKernelRegressor
 
 from .conftest import TINY, refused, run

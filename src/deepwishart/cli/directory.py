@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from deepwishart._support.files import PARTIAL, write_atomically
+from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.lock import LOCK, locked
 from deepwishart.cli.scores import check_report
 from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.estimators.record import from_record, to_record
-from deepwishart.estimators.schema import require
+from deepwishart.estimators.record import check_record, from_record, to_record
+from deepwishart.estimators.schema import is_count, require
 from deepwishart.persistence import ModelFileError, read_model, write_model
 from deepwishart.tables import Column, TableEncoder
 
@@ -150,7 +150,7 @@ class ModelDirectory:
             raise CommandError(f"There is no model at {self.path}: no such directory.")
         where = self.path if (self.path / "config.json").is_file() else self.regressor
         try:
-            tensors, config, history = read_model(where)
+            tensors, config, history = read_model(where, check_record)
         except ModelFileError:
             if self.run_file.exists() and not self.regressor.exists():
                 raise CommandError(
@@ -182,6 +182,9 @@ def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any]) -> SavedM
     )
     require(isinstance(fit, dict), "how it was fitted is no object")
     require(isinstance(fit.get("settings", {}), dict), "its settings are no object")
+    require(fit.get("rows") is None or is_count(fit["rows"]), "its number of rows is none")
+    for name in ("version", "date", "run"):
+        require(isinstance(fit.get(name), str | None), f"its {name} is no text")
     if fit.get("holdout") is not None:
         check_report(fit["holdout"])
     return SavedModel(regressor, encoder, targets, fit)

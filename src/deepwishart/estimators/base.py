@@ -240,7 +240,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             path: the directory.
             device: where to put the model, instead of where the saved parameters say.
         """
-        return record.from_record(cls, *read_model(path), device=device)
+        return record.from_record(cls, *read_model(path, record.check_record), device=device)
 
     # ---- data -------------------------------------------------------------------------------
 

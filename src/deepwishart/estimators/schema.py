@@ -60,6 +60,8 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         require(isinstance(config.get(name), dict), f"{name} is missing or no object")
     for name in _COUNTS:
         require(is_count(config.get(name)), f"{name} is no count")
+    given = config["parameters"].get("random_state")
+    require(given is None or is_count(given, 0, 2**32 - 1), "random_state is no seed")
     require(is_count(config.get("seed"), 0, 2**62), "seed is no seed")
     single = config.get("single_column")
     require(

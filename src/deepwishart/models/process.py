@@ -108,7 +108,7 @@ class DeepKernelProcess(nn.Module):
             raise ValueError(
                 f"X must be a tensor of shape (rows, {self.num_features}), got {tuple(X.shape)}."
             )
-        return X.to(dtype=self.dtype, device=self.device)
+        return self._finite("X", X)
 
     def check_targets(self, y: Tensor, num_rows: int) -> Tensor:
         """``y`` as a ``(rows, D)`` tensor; a clear error if it does not fit."""
@@ -119,18 +119,22 @@ class DeepKernelProcess(nn.Module):
                 f"y must have shape ({num_rows}, {self.num_outputs})"
                 f"{f' or ({num_rows},)' if self.num_outputs == 1 else ''}, got {tuple(y.shape)}."
             )
-        return y.to(dtype=self.dtype, device=self.device)
+        return self._finite("y", y)
 
     def check_data(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Both, with at least one row and finite values only."""
+        """Both, with at least one row."""
         X = self.check_inputs(X)
         y = self.check_targets(y, X.shape[0])
         if X.shape[0] == 0:
             raise ValueError("X has no rows.")
-        for name, values in (("X", X), ("y", y)):
-            if not torch.isfinite(values).all():
-                raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
         return X, y
+
+    def _finite(self, name: str, values: Tensor) -> Tensor:
+        """In this model's precision, in which large numbers may be infinite."""
+        values = values.to(dtype=self.dtype, device=self.device)
+        if not torch.isfinite(values).all():
+            raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
+        return values
 
     def scale_inputs(self, X: Tensor) -> Tensor:
         r""":math:`F_0 = X / \sqrt{\nu_0}`, so that :math:`G_0 = F_0 F_0^\top`."""
