@@ -16,6 +16,8 @@ from deepwishart.randomness import RowRandomness
 
 __all__ = ["elbo", "importance_weighted_bound"]
 
+_MOST_ROWS = 2**62  # what tensors can be divided by
+
 
 def elbo(
     model: DeepKernelProcess,
@@ -73,7 +75,7 @@ def elbo(
 
 def check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
     """Raise ``ValueError`` where a batch cannot belong to a data set of that size, or may not."""
-    if (total := whole(num_data)) is None or total < num_rows:
+    if (total := whole(num_data)) is None or not num_rows <= total < _MOST_ROWS:
         raise ValueError(
             f"num_data is the number of rows of the whole data set, of which X has {num_rows}; "
             f"got {shown(num_data)}."

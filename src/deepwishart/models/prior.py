@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart._support.arguments import check_generator, whole_number
+from deepwishart._support.arguments import whole_number
 from deepwishart.distributions import GramDistribution, MatrixNormal
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ def sample_prior(
     (torch.Size([4, 6, 6]), torch.Size([4, 6, 1]))
     """
     whole_number("num_samples", num_samples)
-    check_generator(generator)
     kernels = [layer.kernel for layer in (*model.layers, model.output)]
     kernel_matrix = kernels[0].square(model.scale_inputs(model.check_inputs(X)))
     kernel_matrix = kernel_matrix.expand(num_samples, -1, -1)
