@@ -26,7 +26,7 @@ from deepwishart._support.machine import threads
 from deepwishart.benchmark import environment
 from deepwishart.datasets import load
 from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo, model_options
-from deepwishart.reproduction.report.published import published
+from deepwishart.reproduction.published import published
 from deepwishart.training import History, train
 
 BARS = {

@@ -297,3 +297,18 @@ def test_parameters_are_stored_untouched():
     regressor = DeepKernelRegressor(**parameters)
     for name, value in parameters.items():
         assert getattr(regressor, name) is value
+
+
+@pytest.mark.parametrize("posterior", ["rows", "columns", "rows_columns"])
+def test_posterior_family_is_trained_saved_and_loaded(posterior, tmp_path):
+    X = np.linspace(-1, 1, 20)[:, None]
+    options = {"max_iter": 3, "n_inducing": 5, "n_predict_samples": 4, "random_state": 0}
+    regressor = DeepKernelRegressor(posterior=posterior, **options).fit(X, np.sin(3 * X).ravel())
+    layer = regressor.model_.layers[0]
+    mixed = {name for name in ("rows", "columns") if getattr(layer, f"{name}_mixing") is not None}
+    assert mixed == set(posterior.split("_"))
+    assert all(getattr(layer, f"{name}_mixing").abs().max() > 0 for name in mixed - {"columns"})
+    regressor.save(tmp_path / "model")
+    again = DeepKernelRegressor.load(tmp_path / "model")
+    assert again.posterior == posterior
+    np.testing.assert_array_equal(again.predict(X), regressor.predict(X))

@@ -21,8 +21,7 @@ void sum_rows(const T* A, const T* y, T* gram, T* sums, int64_t size, int64_t ro
     gemm<T>(false, true, height, i + height, rows, 1, A + i * rows, rows, A, rows, 0, gram + i * size,
             size);
   }
-  for (int64_t i = 0; i < size; ++i)
-    for (int64_t j = 0; j < i; ++j) gram[j * size + i] = gram[i * size + j];
+  mirror(gram, size);
   gemm<T>(false, false, size, width, rows, 1, A, rows, y, width, 0, sums, width);
 }
 

@@ -162,6 +162,19 @@ void lower_products(bool transpose_first, const T* a, const T* b, T alpha, T bet
   }
 }
 
+template <typename T>
+void mirror(T* __restrict matrix, int64_t size) {
+  for (int64_t i = 0; i < size; ++i)
+    for (int64_t j = 0; j < i; ++j) matrix[j * size + i] = matrix[i * size + j];
+}
+
+// H^T H for lower-triangular H.
+template <typename T>
+void inner_product(const T* lower, T* out, int64_t size) {
+  lower_products<T>(true, lower, lower, 1, 0, out, size);
+  mirror(out, size);
+}
+
 // Halve everything and mirror the lower triangle: (Phi(M) + Phi(M)^T) / 2.
 template <typename T>
 void halve_and_mirror(T* __restrict matrix, int64_t size) {

@@ -437,8 +437,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
         std::copy_n(below, width * rows, right + inducing * rows);
         trapezoidal_product(true, left, right, above, height, inducing, rows);
       }
-      gemm<scalar_t>(false, true, height, inducing, rows, 1, above, rows, top, rows, 0, products,
+      // In double precision gK_ii is symmetric from here on: no need for its upper right quarter.
+      const int64_t half = kSquared<scalar_t> ? inducing / 2 : 0;
+      gemm<scalar_t>(false, true, half, half, rows, 1, above, rows, top, rows, 0, products,
                      inducing);
+      gemm<scalar_t>(false, true, height - half, inducing, rows, 1, above + half * rows, rows, top,
+                     rows, 0, products + half * inducing, inducing);
       if (!kSquared<scalar_t>) {
         gemm<scalar_t>(false, false, height, inducing, inducing, 1, products, inducing, G, inducing,
                        0, rotated, inducing);
@@ -448,6 +452,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
       for (int64_t i = 0; i < all; ++i) grad_kernel[i] = scalar_t(-0.5) * products[i];
       gemm<scalar_t>(false, true, inducing, inducing, width, scalar_t(-0.5), grad_root, width, CF,
                      width, 1, grad_kernel, inducing);
+      for (int64_t i = 0; i < half; ++i)
+        for (int64_t j = half; j < inducing; ++j)
+          grad_kernel[i * inducing + j] = grad_kernel[j * inducing + i];
       feature_gradients(above, kept, log_lengthscale, out, s);
     });
   });

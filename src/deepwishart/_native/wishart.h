@@ -62,9 +62,7 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& facto
       gemm<scalar_t>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
       gemm<scalar_t>(true, false, size, width, size, 1, H, size, w, width, 0,
                      out.solved.data_ptr<scalar_t>() + s * narrow, width);
-      if (squared)
-        gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0,
-                       out.form.data_ptr<scalar_t>() + s * all, size);
+      if (squared) inner_product(H, out.form.data_ptr<scalar_t>() + s * all, size);
       for (int64_t g = 0; g < groups; ++g) {
         double squares = 0;
         for (int64_t i = 0; i < size; ++i)
@@ -112,7 +110,7 @@ std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
           weighted[i * width + j] = gd[j / own_width] * CF[i * width + j];
       const scalar_t* C = own(form, all);
       if (!kSquared<scalar_t>) {
-        gemm<scalar_t>(true, false, size, size, size, 1, H, size, H, size, 0, products, size);
+        inner_product(H, products, size);
         C = products;
       }
       for (int64_t i = 0; i < all; ++i) g[i] = scalar_t(-0.5) * volume * C[i];

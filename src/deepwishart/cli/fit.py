@@ -79,6 +79,9 @@ def fit(
         str,
         _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
     ] = "auto",
+    posterior: Annotated[
+        str, _model("Mixing of the Bartlett factor: bartlett (none), rows, columns, rows_columns.")
+    ] = "bartlett",
     dtype: Annotated[str, _model("float64 or float32.")] = "float64",
     device: Annotated[str, _model("auto, cpu, cuda:0, ...")] = "auto",
     protocol: Annotated[

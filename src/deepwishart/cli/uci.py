@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:
-    from deepwishart.reproduction.sweeps import Engine, ResultsStore, RunSpec
+    from deepwishart.reproduction.sweeps import Engine, ResultsStore, RunSpec, Settings
 
 __all__ = ["uci_app"]
 
@@ -37,7 +37,7 @@ def run(
     depths: Annotated[_Words, _run(help="Layers, output included; by default 2-5.")] = None,
     splits: Annotated[_Words, _run(help="As 0-19 or 0,3,5; all of them by default.")] = None,
     seeds: Annotated[_Words, _run(help="By default 0.")] = None,
-    protocol: Annotated[str, _run(help="Training protocol: paper or fast.")] = "paper",
+    protocol: Annotated[str, _run(help="Training protocol: paper, converged or fast.")] = "paper",
     retry_failed: Annotated[bool, _run("--retry-failed", help="Do failed runs again.")] = False,
     dry_run: Annotated[
         bool, _run("--dry-run", help="List what is to be done and stop; needs no data.")
@@ -48,7 +48,14 @@ def run(
     output: Annotated[
         str, _model(help="Output layer: collapsed, inducing, or auto for the protocol's.")
     ] = "auto",
-    max_iter: Annotated[int | None, _model(min=1, help="Training steps; the protocol's.")] = None,
+    posterior: Annotated[
+        str, _model(help="Posterior of dwp: bartlett, rows, columns or rows_columns.")
+    ] = "bartlett",
+    samples: Annotated[int | None, _model(min=1, help="Samples per step; the protocol's.")] = None,
+    max_iter: Annotated[
+        int | None,
+        _model("--max-iter", "--max-steps", min=1, help="Training steps; the protocol's."),
+    ] = None,
     elbo_samples: Annotated[int, _model(min=1, help="Samples for the final ELBO.")] = 1000,
     test_samples: Annotated[int, _model(min=1, help="Samples for predictions.")] = 100,
     engine: Annotated[str, _engine(help="local or ray.")] = "local",
@@ -65,8 +72,8 @@ def run(
     """Train and evaluate every combination of data set, split, process, depth and seed.
 
     Each finished run adds a line to runs.jsonl in the results directory. Runs that are there
-    already are not repeated, and interrupted ones resume: after any crash, give the same command
-    again.
+    already, with the same settings, are not repeated, and interrupted ones resume: after any crash,
+    give the same command again.
 
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
@@ -80,10 +87,12 @@ def run(
         pending,
     )
 
-    settings = Settings(inducing, max_iter, kernel, dtype, output, elbo_samples, test_samples)
+    settings = Settings(
+        inducing, max_iter, kernel, dtype, output, posterior, samples, elbo_samples, test_samples
+    )
     execution = Execution(threads_per_worker, device, checkpoint_every)
     check_choice("engine", engine, ("local", "ray"))
-    specs = _plan(datasets, processes, depths, splits, seeds, protocol, kernel)
+    specs = _plan(datasets, processes, depths, splits, seeds, protocol, settings)
     store = ResultsStore(out)
     if dry_run:
         todo = pending(specs, store, retry_failed=retry_failed)
@@ -92,7 +101,6 @@ def run(
         return
     data = {name: load(name) for name in dict.fromkeys(spec.dataset for spec in specs)}
     with store.writing():
-        store.agree_on(settings, {protocol: _describe_protocol(protocol)})
         if retry_failed:
             store.forget(set(pending(specs, store, retry_failed=True)))
         chosen: Engine
@@ -125,7 +133,7 @@ def status(out: _Out) -> None:
     records = ResultsStore(out).records()
     if not records:
         raise CommandError(f"There are no results in {out}.")
-    table = Table("data set", "process", "depth", "protocol", box=None, pad_edge=False)
+    table = Table("data set", "process", "depth", "protocol", "settings", box=None, pad_edge=False)
     table.add_column("ok", justify="right")
     table.add_column("failed", justify="right")
     counts = Counter((spec.kind, record["status"]) for spec, record in records.items())
@@ -144,30 +152,37 @@ def _plan(
     splits: _Words,
     seeds: _Words,
     protocol: str,
-    kernel: str,
+    settings: Settings,
 ) -> list[RunSpec]:
     """The list of runs, everything checked; no data are needed to know it."""
     from deepwishart import kernels
     from deepwishart.models import PROCESSES
     from deepwishart.reproduction.datasets import Source
     from deepwishart.reproduction.datasets import names as all_names
-    from deepwishart.reproduction.sweeps import expand, parse_numbers
+    from deepwishart.reproduction.sweeps import expand, parse_numbers, settings_version
+    from deepwishart.training import Protocol
 
-    for process in processes or ():
+    chosen = tuple(dict.fromkeys(processes or ("dwp", "dgp")))
+    for process in chosen:
         check_choice("process", process, PROCESSES)
-    check_choice("kernel", kernel, kernels.names())
-    _describe_protocol(protocol)
+        if process != "dwp" and settings.posterior != "bartlett":
+            raise CommandError(
+                f"posterior: {settings.posterior} is for dwp; leave {process} out with --processes."
+            )
+    check_choice("kernel", settings.kernel, kernels.names())
+    version = settings_version(settings, asdict(Protocol.named(protocol, 1)))
     layers = parse_numbers(depths or ["2-5"], "depths")
     if 0 in layers:
         raise CommandError("depths: the smallest depth is 1, a sparse GP.")
     source = Source.find()
     return expand(
         {name: source.num_splits(name) for name in names or all_names()},
-        processes=tuple(dict.fromkeys(processes or ("dwp", "dgp"))),
+        processes=chosen,
         depths=layers,
         splits=parse_numbers(splits, "splits") if splits else None,
         seeds=parse_numbers(seeds or ["0"], "seeds"),
         protocol=protocol,
+        settings_version=version,
     )
 
 
@@ -198,12 +213,3 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
         broken = f"{len(tally.broken)} could not be carried out"
         parts = [failed] * bool(tally.failed) + [broken] * bool(tally.broken)
         raise CommandError(f"{' and '.join(parts)}.", FAILURE)
-
-
-def _describe_protocol(name: str) -> dict[str, Any]:
-    """Its numbers, whatever the size of the data."""
-    from deepwishart.training import Protocol
-
-    numbers = asdict(Protocol.named(name, 1))
-    del numbers["batch_size"]
-    return numbers

@@ -55,6 +55,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     n_inducing: int = 100
     kernel: str | Kernel = "squared_exponential"
     output: str = "auto"
+    posterior: str = "bartlett"
     n_samples: int | None = None
     n_predict_samples: int = 100
     max_iter: int | None = None

@@ -14,6 +14,7 @@ from deepwishart import kernels
 from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart._support.machine import resolve_device
+from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
@@ -30,6 +31,7 @@ _NAMES = {
     "process": tuple(PROCESSES),
     "dtype": tuple(DTYPES),
     "output": ("auto", *OUTPUTS),
+    "posterior": POSTERIORS,
     "kernel": kernels.names(),
 }
 # Finiteness has a better message here; one memory layout makes results independent of it.

@@ -52,6 +52,7 @@ def build_model(
         dtype=checks.DTYPES[structure["dtype"]],
         jitter=None if structure["jitter"] is None else float(structure["jitter"]),
         output=structure.get("output", "inducing"),
+        posterior=structure.get("posterior", "bartlett"),
         **options,
     )
 

@@ -38,6 +38,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 10,000 rows.
+        posterior: how a Wishart layer's posterior mixes its Bartlett factor: ``"bartlett"`` (not at
+            all), ``"rows"``, ``"columns"`` or ``"rows_columns"``.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's.

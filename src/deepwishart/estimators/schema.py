@@ -14,14 +14,19 @@ from typing import Any
 from torch import Tensor
 
 from deepwishart.estimators.checks import DTYPES
+from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
 __all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
 
 # What the shape and meaning of a model's parameters depend on.
-STRUCTURE = ("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter", "output")
-_SINCE_0_2 = {"output": "inducing"}  # with what version 0.1, which did not say, had
+STRUCTURE = (
+    *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),
+    *("output", "posterior"),
+)
+# With what version 0.1, which did not say, had.
+_SINCE_0_2 = {"output": "inducing", "posterior": "bartlett"}
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
@@ -108,7 +113,8 @@ def _check_scaling(scaling: Any, length: int, what: str) -> None:
 def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     structure = {**_SINCE_0_2, **config["structure"]}
     require(structure.keys() == set(STRUCTURE), "structure has other entries than it should")
-    require(structure["output"] in OUTPUTS, f"Unknown output {structure['output']!r:.40}")
+    for name, choices in (("output", OUTPUTS), ("posterior", POSTERIORS)):
+        require(structure[name] in choices, f"Unknown {name} {structure[name]!r:.40}")
     rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
     collapsed = structure["output"] == "collapsed"
     require(

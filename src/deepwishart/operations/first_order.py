@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,14 +44,29 @@ def first_order(backward: Backward) -> Backward:
 
 
 def known_signature(forward: Backward) -> Backward:
-    """A ``forward`` that carries its signature: ``apply`` asks for it at every call, and to find it
-    out takes longer than some of the operations.
+    """A ``forward`` whose arguments are all given by position: ``apply`` binds them to the
+    signature at every call, and to find that out anew takes longer than some of the operations.
 
-    >>> known_signature(lambda matrix: matrix).__signature__
-    <Signature (matrix)>
+    >>> inspect.signature(known_signature(lambda matrix: matrix)).bind(1).args
+    (1,)
     """
-    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    forward.__signature__ = _Positional()  # type: ignore[attr-defined]
     return forward
+
+
+class _Positional(inspect.Signature):
+    """Takes arguments as they come; ``forward`` itself finds out whether they fit."""
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        return _Bound(args, kwargs)
+
+
+class _Bound(NamedTuple):
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def apply_defaults(self) -> None:
+        """There are none."""
 
 
 class _Refusing(torch.autograd.Function):

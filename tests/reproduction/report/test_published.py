@@ -3,7 +3,7 @@
 import pytest
 
 from deepwishart.reproduction import datasets
-from deepwishart.reproduction.report.published import (
+from deepwishart.reproduction.published import (
     METRICS,
     citation,
     published,

@@ -1,14 +1,14 @@
 """One run: its record, its failures, and its resumption."""
 
 import json
-import math
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
+from deepwishart.reproduction.published import Published
 from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps import run as run_module
-from deepwishart.reproduction.sweeps.run import run, thin
+from deepwishart.reproduction.sweeps.run import run
 from deepwishart.training import CheckpointStore, History, Protocol, TrainingError
 
 SPEC = RunSpec("yacht", 0, "dwp", 2, protocol="fast")
@@ -42,10 +42,33 @@ def test_a_record_has_everything(dataset, tmp_path, process):
     assert record["seconds_per_epoch"] == record["seconds_per_step"]
     assert record["settings"]["num_inducing"] == 6
     assert record["settings"]["protocol"]["max_iter"] == 30
-    assert record["versions"].keys() >= {"deepwishart", "torch", "python"}
+    assert record["settings"].items() >= {"posterior": "bartlett", "output": "collapsed"}.items()
+    assert record["versions"].keys() >= {"deepwishart", "torch", "python", "sources"}
     assert json.loads(json.dumps([record, curve], allow_nan=False)) == [record, curve]
     assert curve["step"] == list(range(30))
     assert curve["seconds"] == sorted(curve["seconds"])
+
+
+def test_samples_and_posterior_are_those_asked_for(dataset, tmp_path):
+    short = Settings(num_inducing=6, max_iter=2, elbo_samples=20, test_samples=5)
+    usual = run(SPEC, short, dataset, tmp_path / "a").record
+    asked = replace(short, posterior="rows_columns", num_samples=3, output="inducing")
+    record = run(SPEC, asked, dataset, tmp_path / "b").record
+    assert record["settings"]["protocol"]["num_samples"] == 3
+    assert record["settings"]["posterior"] == "rows_columns"
+    assert record["settings"]["output"] == "inducing"
+    assert record["elbo"] != usual["elbo"]
+
+
+def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
+    """Not while the KL term fades in, where the objective is no bound."""
+    monkeypatch.setattr(run_module, "published", lambda *cell: Published(-50.0, 0.0, 2))
+    record, curve = run(SPEC, SETTINGS, dataset, tmp_path / "low")
+    annealing = record["settings"]["protocol"]["kl_anneal"]
+    assert annealing > 0 and record["steps_to_published"] == annealing + 8
+    assert record["seconds_to_published"] == curve["seconds"][annealing + 7]
+    monkeypatch.setattr(run_module, "published", lambda *cell: Published(50.0, 0.0, 2))
+    assert "steps_to_published" not in run(SPEC, SETTINGS, dataset, tmp_path / "high").record
 
 
 def test_training_raises_the_elbo(dataset, tmp_path):
@@ -145,15 +168,3 @@ def test_epochs_of_minibatches():
     timings = run_module._timings(history, protocol, 4500)
     assert timings["seconds_per_step"] == pytest.approx(0.2)
     assert timings["seconds"] == 1000.0
-
-
-@pytest.mark.parametrize("length", [0, 1, 399, 400, 401, 20_000])
-def test_curves_are_thinned_without_losing_ends_or_level(length):
-    history = History()
-    for step in range(length):
-        history.append(step, math.sin(step), 1.0, 0.01, 0.1, 0.001 * step)
-    curve = thin(history, 400)
-    assert len(curve["step"]) == min(length, 400)
-    assert curve["step"][-1:] == history.step[-1:]
-    if length == 20_000:
-        assert np.mean(curve["elbo"]) == pytest.approx(np.mean(history.elbo), abs=1e-5)

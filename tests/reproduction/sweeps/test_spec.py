@@ -5,7 +5,14 @@ import sys
 
 import pytest
 
-from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings, expand, parse_numbers
+from deepwishart.reproduction.sweeps import (
+    Execution,
+    RunSpec,
+    Settings,
+    expand,
+    parse_numbers,
+    settings_version,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +73,26 @@ def test_a_run_survives_json():
     assert RunSpec.from_dict({**spec.to_dict(), "elbo": 1.0}) == spec
 
 
+def test_a_version_names_what_is_not_usual():
+    paper, fast = ({"max_iter": steps, "num_samples": 10} for steps in (20_000, 2_000))
+    usual = settings_version(Settings(), paper)
+    assert (
+        settings_version(Settings(), {**paper, "batch_size": 500, "betas": [0.9, 0.999]}) == usual
+    )
+    others = [Settings(posterior="rows"), Settings(num_samples=10), Settings(output="collapsed")]
+    versions = {usual, settings_version(Settings(), fast)}
+    assert len(versions | {settings_version(other, paper) for other in others}) == 5
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"num_inducing": 0}, {"elbo_samples": 0}, {"max_iter": 0}, {"dtype": "float16"}]
+    "wrong",
+    [
+        {"num_inducing": 0},
+        {"elbo_samples": 0},
+        {"max_iter": 0},
+        {"dtype": "float16"},
+        {"posterior": "row"},
+    ],
 )
 def test_bad_settings_are_named(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -6,11 +6,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict, replace
 
 import pytest
 
 from deepwishart._support.lock import InUseError
-from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, Settings, pending
+from deepwishart.reproduction.sweeps import (
+    ResultsError,
+    ResultsStore,
+    RunSpec,
+    Settings,
+    pending,
+    settings_version,
+)
+from deepwishart.training import Protocol
 
 SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]
 CURVE = {"step": [0], "elbo": [-1.5], "seconds": [0.1]}
@@ -135,16 +144,33 @@ def test_failed_runs_are_done_again_only_when_asked_for(store):
     assert store.records()[SPECS[1]]["status"] == "ok"
 
 
-def test_settings_have_to_agree(store):
-    paper, fast = {"max_iter": 20_000}, {"max_iter": 3_000}
+def test_other_settings_are_another_run(store):
+    other = replace(SPECS[0], settings_version="0badcafe")
+    fill(store, SPECS[:1])
+    assert pending([*SPECS[:1], other], store) == [other]
     with store.writing():
-        store.agree_on(Settings(), {"paper": paper})
-        store.agree_on(Settings(), {"fast": fast})
-        store.agree_on(Settings(), {"paper": paper})
-        with pytest.raises(ResultsError, match=r"num_inducing=100, but this sweep has.*=50"):
-            store.agree_on(Settings(num_inducing=50), {"paper": paper})
-        with pytest.raises(ResultsError, match=r"protocol fast: max_iter=3000, .*max_iter=10"):
-            store.agree_on(Settings(), {"fast": {"max_iter": 10}})
+        store.add(record(other), {**CURVE, "elbo": [2.0]})
+    assert pending([*SPECS[:1], other], store) == []
+    assert store.curve(SPECS[0]) == CURVE and store.curve(other)["elbo"] == [2.0]
+
+
+def test_lines_of_the_first_version_are_runs_with_the_settings_they_had(store):
+    """They have no version of settings, neither in the line nor in the name of the curve."""
+    numbers = asdict(Protocol.named("paper", 300))
+    for later in ("factors", "betas"):
+        del numbers[later]
+    settings = {"num_inducing": 100, "max_iter": None, "kernel": "squared_exponential"}
+    settings |= {"protocol": numbers, "threads": 1, "device": "cpu", "dtype": "float64"}
+    line = {**record(SPECS[0]), "settings": settings}
+    del line["settings_version"]
+    with store.writing():
+        store.add(line, CURVE)
+    version = settings_version(Settings(), asdict(Protocol.named("paper", 10_000)))
+    (spec,) = store.records()
+    assert spec == replace(SPECS[0], settings_version=version)
+    curves = store.directory / "curves"
+    (curves / f"{spec.key}.json").rename(curves / f"{SPECS[0].key}.json")
+    assert store.curve(spec) == CURVE
 
 
 def test_a_file_in_place_of_the_directory(tmp_path):

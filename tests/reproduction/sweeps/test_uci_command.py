@@ -1,6 +1,5 @@
 """``deepwishart uci run | status``, from the outside."""
 
-import json
 import os
 import re
 import signal
@@ -14,7 +13,7 @@ from typer.testing import CliRunner
 
 from deepwishart.cli import app
 from deepwishart.reproduction import datasets
-from deepwishart.reproduction.sweeps import ResultsStore, RunSpec, Settings
+from deepwishart.reproduction.sweeps import ResultsStore, Settings
 from deepwishart.reproduction.sweeps.run import run
 
 QUICK = [
@@ -90,7 +89,7 @@ def test_a_sweep_with_a_failed_run(tmp_path):
 
     code, out, _ = call("status", "--out", tmp_path / "out")
     assert code == 0 and out.count("after training") == 4
-    assert re.search(r"yacht +dgp +2 +fast +1 +1", out)
+    assert re.search(r"yacht +dgp +2 +fast +[0-9a-f]{8} +1 +1", out)
 
 
 def test_a_dry_run_needs_no_data(tmp_path, monkeypatch):
@@ -105,10 +104,18 @@ def test_a_dry_run_needs_no_data(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_settings_that_do_not_agree(tmp_path):
-    (tmp_path / "settings.json").write_text(json.dumps({"settings": {"num_inducing": 100}}))
-    code, _, err = call("run", "--datasets", "yacht", "--out", tmp_path, *QUICK)
-    assert code == 2 and "num_inducing=100" in err and "another --out" in err
+def test_runs_with_other_settings_are_other_runs(tmp_path):
+    asked = ["run", "--datasets", "yacht", "--processes", "dwp", "--depths", 2, "--splits", 0]
+    asked += [*QUICK, "--max-steps", 2, "--out", tmp_path, "--protocol", "converged"]
+    other = ["--posterior", "rows", "--samples", 3, "--output", "inducing"]
+    assert call(*asked, *other)[0] == 0
+    ((spec, record),) = ResultsStore(tmp_path).records().items()
+    assert spec.protocol == "converged" and record["settings"]["posterior"] == "rows"
+    assert record["settings"]["output"] == "inducing" and record["steps"] == 2
+    assert record["settings"]["protocol"]["num_samples"] == 3
+    assert "0 of 1 runs" in call(*asked, *other, "--dry-run")[2]
+    for fewer in (other[:2], other[2:], []):
+        assert "1 of 1 runs" in call(*asked, *fewer, "--dry-run")[2]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +130,8 @@ def test_settings_that_do_not_agree(tmp_path):
         (["--datasets", "yacht", "--protocol", "papr"], "Did you mean 'paper'"),
         (["--datasets", "yacht", "--kernel", "matern"], "Did you mean 'matern"),
         (["--datasets", "yacht", "--dtype", "half"], "dtype must be"),
+        (["--datasets", "yacht", "--posterior", "row"], "posterior must be one of bartlett, rows"),
+        (["--datasets", "yacht", "--posterior", "rows"], "rows is for dwp; leave dgp out"),
         (["--datasets", "yacht", "--engine", "slurm"], "choose from local, ray"),
         (["--datasets", "yacht", "--device", "tpu"], "device must be"),
     ],
@@ -198,12 +207,14 @@ def test_interrupting_a_sweep(tmp_path):
 
 
 def test_retry_failed_runs(tmp_path):
-    spec = RunSpec("yacht", 0, "dgp", 1, protocol="fast")
     store = ResultsStore(tmp_path)
-    with store.writing():
-        store.add({**spec.to_dict(), "status": "failed", "reason": "NaN"}, {"step": []})
     asked = ["--datasets", "yacht", "--processes", "dgp", "--depths", 1, "--splits", 0]
     asked += ["--max-iter", 5, "--out", tmp_path, *QUICK]
+    assert call("run", *asked)[0] == 0
+    (spec,) = store.records()
+    with store.writing():
+        store.forget({spec})
+        store.add({**spec.to_dict(), "status": "failed", "reason": "NaN"}, {"step": []})
     assert call("run", *asked)[0] == 1
     assert call("run", *asked, "--retry-failed")[0] == 0
     assert store.records()[spec]["status"] == "ok"

@@ -4,8 +4,8 @@
 ``runs.jsonl``, the paper's from one data file, see :func:`published`.
 """
 
+from deepwishart.reproduction.published import Published, published
 from deepwishart.reproduction.report.content import Content, make_content
-from deepwishart.reproduction.report.published import Published, published
 from deepwishart.reproduction.report.reading import Results, Run, read_results
 from deepwishart.reproduction.report.writing import Written, write_report
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deepwishart.reproduction.published import METRICS, citation
 from deepwishart.reproduction.report.figures import Figure, depth_figures, training_figure
-from deepwishart.reproduction.report.published import METRICS, citation
 from deepwishart.reproduction.report.reading import Results
 from deepwishart.reproduction.report.tables import TITLES, Table, make_table, summarise
 

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from deepwishart.plots.style import GREY, tidy
+from deepwishart.reproduction.published import Published, published
 from deepwishart.reproduction.report.picture import Picture, colour
-from deepwishart.reproduction.report.published import Published, published
 from deepwishart.reproduction.report.reading import Results, Run, process_order
 from deepwishart.reproduction.report.statistics import Estimate, estimate
 from deepwishart.reproduction.report.tables import LABELS, TITLES

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from deepwishart.reproduction.report.published import Published
+from deepwishart.reproduction.published import Published
 
 __all__ = ["Estimate", "PairedTest", "compare", "estimate", "paired_test"]
 

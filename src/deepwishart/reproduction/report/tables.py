@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from deepwishart.reproduction.report.published import METRICS, published, published_kinds
+from deepwishart.reproduction.published import METRICS, published, published_kinds
 from deepwishart.reproduction.report.reading import Results
 from deepwishart.reproduction.report.statistics import PairedTest, compare, estimate, paired_test
 

@@ -6,7 +6,14 @@ and written down in a :class:`ResultsStore`. ``deepwishart uci run`` puts these 
 
 from deepwishart.reproduction.sweeps.engines import Engine, LocalEngine, RayEngine
 from deepwishart.reproduction.sweeps.progress import SweepProgress
-from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings, expand, parse_numbers
+from deepwishart.reproduction.sweeps.spec import (
+    Execution,
+    RunSpec,
+    Settings,
+    expand,
+    parse_numbers,
+    settings_version,
+)
 from deepwishart.reproduction.sweeps.store import ResultsError, ResultsStore
 from deepwishart.reproduction.sweeps.sweep import Tally, pending, run_sweep
 
@@ -25,4 +32,5 @@ __all__ = [
     "parse_numbers",
     "pending",
     "run_sweep",
+    "settings_version",
 ]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import itertools
 import math
 import operator
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -16,11 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-import deepwishart
 from deepwishart._support.machine import resolve_device, threads
 from deepwishart.linalg import CholeskyError
 from deepwishart.objectives import elbo
@@ -33,7 +29,10 @@ from deepwishart.pipeline import (
     score,
 )
 from deepwishart.reproduction.datasets import Dataset, Split
+from deepwishart.reproduction.published import published
+from deepwishart.reproduction.sweeps.curves import thin, time_to_bound
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
+from deepwishart.reproduction.sweeps.versions import versions
 from deepwishart.training import (
     CheckpointError,
     CheckpointStore,
@@ -43,9 +42,8 @@ from deepwishart.training import (
     TrainingError,
 )
 
-__all__ = ["Outcome", "run", "thin"]
+__all__ = ["Outcome", "run"]
 
-CURVE_POINTS = 400
 NUMERICAL_ERRORS = (TrainingError, CholeskyError, torch.linalg.LinAlgError, FloatingPointError)
 _EVALUATION_SEED = 1_000_003  # keeps evaluation apart from the streams of initialisation, training
 
@@ -83,6 +81,7 @@ def run(
         progress: called after every training step.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> x, rows = np.linspace(-2.0, 2.0, 30), np.arange(30)
     >>> sine = Dataset("sine", x[:, None], np.sin(x), ((rows[::2], rows[1::2]),))
     >>> settings = Settings(num_inducing=5, max_iter=3, elbo_samples=20, test_samples=5)
@@ -97,7 +96,11 @@ def run(
     num_rows = len(split.X_train)
     options = model_options(spec.protocol, num_rows, settings.output)
     protocol = adjust_protocol(
-        spec.protocol, num_rows, max_iter=settings.max_iter, output=options["output"]
+        spec.protocol,
+        num_rows,
+        max_iter=settings.max_iter,
+        num_samples=settings.num_samples,
+        output=options["output"],
     )
     new_model = functools.partial(
         ScaledModel.build,
@@ -108,6 +111,7 @@ def run(
         depth=spec.depth,
         num_inducing=settings.num_inducing,
         kernel=settings.kernel,
+        posterior=settings.posterior,
         dtype=getattr(torch, settings.dtype),
         seed=spec.seed,
         **options,
@@ -123,42 +127,26 @@ def run(
             numbers = _evaluate(scaled, split, settings, spec.seed)
         except NUMERICAL_ERRORS as error:
             numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
-    versions = {m.__name__: m.__version__ for m in (deepwishart, torch, np)}
-    how = {**dataclasses.asdict(settings), **options, "threads": execution.threads}
-    how["protocol"] = {**dataclasses.asdict(protocol), "betas": list(protocol.betas)}
+    curve = thin(history)
     record = {
         **spec.to_dict(),
         "status": "ok",
         "num_train": num_rows,
         "num_test": len(split.X_test),
-        "versions": {**versions, "python": platform.python_version()},
-        "settings": {**how, "device": device.type},
+        "versions": versions(),
+        "settings": {
+            **dataclasses.asdict(settings),
+            **options,
+            "protocol": {**dataclasses.asdict(protocol), "betas": list(protocol.betas)},
+            "threads": execution.threads,
+            "device": device.type,
+        },
         **numbers,
         **_timings(history, protocol, num_rows),
+        **_time_to_published(spec, curve, protocol),
         "finished_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    return Outcome(record, thin(history, CURVE_POINTS))
-
-
-def thin(history: History, num_points: int) -> dict[str, list[float]]:
-    """A training curve of at most ``num_points`` points.
-
-    Steps are grouped; each point has its group's last step and time, and its mean ELBO.
-
-    >>> history = History(
-    ...     step=[0, 1, 2, 3], elbo=[0.0, 1.0, 2.0, 4.0], seconds=[1.0, 2.0, 3.0, 4.0]
-    ... )
-    >>> thin(history, 2)
-    {'step': [1, 3], 'elbo': [0.5, 3.0], 'seconds': [2.0, 4.0]}
-    """
-    count = len(history)
-    ends = np.unique(np.linspace(0, count, min(num_points, count) + 1).astype(int))
-    groups = list(itertools.pairwise(ends))
-    return {
-        "step": [history.step[end - 1] for _, end in groups],
-        "elbo": [round(float(np.mean(history.elbo[begin:end])), 6) for begin, end in groups],
-        "seconds": [round(history.seconds[end - 1], 3) for _, end in groups],
-    }
+    return Outcome(record, curve)
 
 
 def _train(
@@ -208,6 +196,17 @@ def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, f
         "steps": steps,
         "recoveries": len(history.recoveries),
     }
+
+
+def _time_to_published(
+    spec: RunSpec, curve: dict[str, list[float]], protocol: Protocol
+) -> dict[str, float]:
+    """Steps and seconds until the published mean ELBO; nothing if there is none, or none yet."""
+    paper = published("elbo", spec.dataset, spec.process, spec.depth)
+    reached = paper and time_to_bound(curve, paper.mean, protocol.kl_anneal)
+    if not reached:
+        return {}
+    return {"steps_to_published": reached.steps, "seconds_to_published": reached.seconds}
 
 
 def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) -> dict[str, Any]:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Execution", "RunSpec", "Settings", "expand", "parse_numbers"]
+__all__ = [
+    "Execution",
+    "RunSpec",
+    "Settings",
+    "expand",
+    "not_default",
+    "parse_numbers",
+    "settings_version",
+]
 
 DTYPES = ("float64", "float32")
 OUTPUTS = ("auto", "inducing", "collapsed")
+POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
 DEVICES = ("cpu", "cuda", "auto")
 
 
 @dataclass(frozen=True, order=True)
 class RunSpec:
-    """One run of a sweep. Two runs are the same if and only if all six fields are.
+    """One run of a sweep. Two runs are the same if and only if all seven fields are.
 
     Args:
         dataset: name of the data set.
@@ -27,9 +38,10 @@ class RunSpec:
         seed: seed of initialisation, training and evaluation.
         protocol: name of the training protocol, see
             :meth:`deepwishart.training.Protocol.named`.
+        settings_version: of the settings it is made with, see :func:`settings_version`.
 
-    >>> RunSpec("yacht", 3, "dwp", 2).key
-    'yacht-split03-dwp-depth2-seed0-paper'
+    >>> RunSpec("yacht", 3, "dwp", 2, settings_version="4e1f20c3").key
+    'yacht-split03-dwp-depth2-seed0-paper-4e1f20c3'
     """
 
     dataset: str
@@ -38,31 +50,38 @@ class RunSpec:
     depth: int
     seed: int = 0
     protocol: str = "paper"
+    settings_version: str = ""
 
     @property
     def key(self) -> str:
         """A name for files and folders."""
+        version = f"-{self.settings_version}" if self.settings_version else ""
         return (
             f"{self.dataset}-split{self.split:02d}-{self.process}-depth{self.depth}"
-            f"-seed{self.seed}-{self.protocol}"
+            f"-seed{self.seed}-{self.protocol}{version}"
         )
 
     @property
-    def kind(self) -> tuple[str, str, int, str]:
+    def kind(self) -> tuple[str, str, int, str, str]:
         """Runs of one kind take about the same time."""
-        return self.dataset, self.process, self.depth, self.protocol
+        return self.dataset, self.process, self.depth, self.protocol, self.settings_version
 
     def __str__(self) -> str:
         seed = f" seed {self.seed}" if self.seed else ""
         return f"{self.dataset} split {self.split} {self.process} depth {self.depth}{seed}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The six fields, ready for JSON."""
+        """The seven fields, ready for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
-        """The run that a mapping with (at least) the six fields describes."""
+        """The run that a mapping with (at least) the seven fields describes.
+
+        Lines of version 0.1 do not name the version of their settings; it follows from them.
+        """
+        if "settings_version" not in values:
+            values = {**values, "settings_version": _first_version(values.get("settings"))}
         kinds = cls.__annotations__
         for name, kind in kinds.items():
             if type(values[name]).__name__ != kind:
@@ -81,6 +100,8 @@ class Settings:
         kernel: name of the kernel.
         dtype: ``"float64"`` or ``"float32"``.
         output: the output layer, ``"inducing"`` or ``"collapsed"``; the protocol's if ``"auto"``.
+        posterior: family of the posterior of ``dwp`` layers, see :func:`deepwishart.build`.
+        num_samples: posterior samples per training step; the protocol's if ``None``.
         elbo_samples: posterior samples for the final ELBO.
         test_samples: posterior samples for predictions.
 
@@ -93,11 +114,52 @@ class Settings:
     kernel: str = "squared_exponential"
     dtype: str = "float64"
     output: str = "auto"
+    posterior: str = "bartlett"
+    num_samples: int | None = None
     elbo_samples: int = 1000
     test_samples: int = 100
 
     def __post_init__(self) -> None:
-        _check(self, dtype=DTYPES, output=OUTPUTS)
+        _check(self, dtype=DTYPES, output=OUTPUTS, posterior=POSTERIORS)
+
+
+def settings_version(settings: Settings, protocol: Mapping[str, Any]) -> str:
+    """A short name for settings together with a protocol's numbers: others have another one.
+
+    What has its default value is left out, so that a setting that is added one day does not change
+    the versions of runs that were made without it.
+
+    Args:
+        settings: of the sweep.
+        protocol: fields of its :class:`deepwishart.training.Protocol`; the size of batches, which
+            depends on the data, is ignored.
+
+    >>> fast = {"max_iter": 2_000, "learning_rate": 0.05}
+    >>> settings_version(Settings(), fast) == settings_version(Settings(num_samples=3), fast)
+    False
+    """
+    from deepwishart.training import Protocol
+
+    numbers = not_default(Protocol, protocol)
+    numbers.pop("batch_size", None)
+    content = [not_default(Settings, dataclasses.asdict(settings)), numbers]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def not_default(owner: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a dataclass that are not its defaults, as JSON has them.
+
+    >>> not_default(Settings, {"kernel": "squared_exponential", "num_inducing": 50})
+    {'num_inducing': 50}
+    """
+    defaults: dict[str, Any] = {}
+    for field in dataclasses.fields(owner):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+    plain, usual = (json.loads(json.dumps(dict(mapping))) for mapping in (values, defaults))
+    return {k: v for k, v in plain.items() if k not in usual or usual[k] != v}
 
 
 @dataclass(frozen=True)
@@ -150,6 +212,7 @@ def expand(
     splits: Sequence[int] | None = None,
     seeds: Sequence[int] = (0,),
     protocol: str = "paper",
+    settings_version: str = "",
 ) -> list[RunSpec]:
     """All combinations, split by split: a sweep that is cut short has whole rows of the table.
 
@@ -160,6 +223,7 @@ def expand(
         splits: numbers of splits, of which each data set uses those that it has; all if ``None``.
         seeds: seeds.
         protocol: name of the training protocol.
+        settings_version: of the sweep's settings, see :func:`settings_version`.
 
     >>> runs = expand({"yacht": 20, "protein": 5}, processes=["dwp"], depths=[2], splits=[4, 5])
     >>> [(run.dataset, run.split) for run in runs]
@@ -175,7 +239,7 @@ def expand(
             raise ValueError(f"{name} has splits 0 to {number - 1}, none of which was asked for.")
     combinations = itertools.product(chosen, num_splits, depths, processes, seeds)
     return [
-        RunSpec(dataset, split, process, depth, seed, protocol)
+        RunSpec(dataset, split, process, depth, seed, protocol, settings_version)
         for split, dataset, depth, process, seed in combinations
         if split < num_splits[dataset]
     ]
@@ -188,3 +252,12 @@ def _check(owner: Settings | Execution, **choices: tuple[str, ...]) -> None:
             raise ValueError(f"{name} must be at least 1, got {value}.")
         if name in choices and value not in choices[name]:
             raise ValueError(f"{name} must be one of {', '.join(choices[name])}, got {value!r}.")
+
+
+def _first_version(settings: object) -> str:
+    """The version of settings that a line of version 0.1 says it had."""
+    if not isinstance(settings, Mapping) or not isinstance(settings.get("protocol"), Mapping):
+        return ""
+    known = {field.name for field in dataclasses.fields(Settings)}
+    asked = Settings(**{name: settings[name] for name in known & settings.keys()})
+    return settings_version(asked, settings["protocol"])

@@ -4,7 +4,6 @@ A results directory holds
 
 - ``runs.jsonl``: one record per finished run, appended and flushed to disk line by line,
 - ``curves/<run>.json``: training curves, written before the run's record,
-- ``settings.json``: what all runs have in common,
 - ``checkpoints/<run>/``: unfinished runs; deleted once the run's record is on disk,
 - ``logs/``: what the workers had to say.
 
@@ -20,19 +19,19 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from deepwishart._support.files import sync_directory, write_atomically
 from deepwishart._support.lock import locked
-from deepwishart.reproduction.sweeps.spec import RunSpec, Settings
+from deepwishart.reproduction.sweeps.spec import RunSpec
 
 __all__ = ["ResultsError", "ResultsStore"]
 
 
 class ResultsError(ValueError):
-    """A results directory cannot be used: damaged, or of a sweep with other settings."""
+    """A results directory cannot be used: it is damaged, or no directory."""
 
 
 class ResultsStore:
@@ -82,7 +81,10 @@ class ResultsStore:
 
     def curve(self, spec: RunSpec) -> dict[str, list[float]]:
         """Training curve of a finished run: lists ``step``, ``elbo`` and ``seconds``."""
-        curve: dict[str, list[float]] = json.loads(self._curve_path(spec).read_text("utf-8"))
+        path = self._curve_path(spec)
+        if not path.exists():  # version 0.1 did not put the version of settings into names
+            path = self._curve_path(replace(spec, settings_version=""))
+        curve: dict[str, list[float]] = json.loads(path.read_text("utf-8"))
         return curve
 
     def checkpoint_dir(self, spec: RunSpec) -> Path:
@@ -124,33 +126,6 @@ class ResultsStore:
         kept = [record for spec, record in self.records().items() if spec not in unwanted]
         lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in kept]
         write_atomically(self._runs, "".join(lines))
-
-    def agree_on(self, settings: Settings, protocols: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep the settings of a new sweep; make sure that they are those of earlier ones.
-
-        Args:
-            settings: what all runs have in common.
-            protocols: training protocols by name; one that is new here is added.
-        """
-        path = self.directory / "settings.json"
-        saved = json.loads(path.read_text("utf-8")) if path.exists() else {}
-        wanted = json.loads(
-            json.dumps({"settings": asdict(settings), "protocols": dict(protocols)})
-        )
-        self._compare(saved.get("settings", {}), wanted["settings"], "")
-        for name, protocol in wanted["protocols"].items():
-            self._compare(saved.get("protocols", {}).get(name, {}), protocol, f"protocol {name}: ")
-        wanted["protocols"] = {**saved.get("protocols", {}), **wanted["protocols"]}
-        if wanted != saved:
-            write_atomically(path, json.dumps(wanted, indent=2) + "\n")
-
-    def _compare(self, saved: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> None:
-        for name, value in saved.items():
-            if name in wanted and wanted[name] != value:
-                raise ResultsError(
-                    f"{self.directory} holds runs with {prefix}{name}={value}, but this sweep has "
-                    f"{name}={wanted[name]}. Use the same setting or another --out directory."
-                )
 
     def _curve_path(self, spec: RunSpec) -> Path:
         return self.directory / "curves" / f"{spec.key}.json"

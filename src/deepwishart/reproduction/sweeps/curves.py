@@ -1,0 +1,71 @@
+"""Training curves of runs: kept in few points, and asked when they reached a bound."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from deepwishart.training import History
+
+__all__ = ["Reached", "thin", "time_to_bound"]
+
+_POINTS = 400
+_WINDOW = 8  # of those points: 2% of a run
+
+
+class Reached(NamedTuple):
+    """When a run reached a bound: training steps done, and seconds of training."""
+
+    steps: int
+    seconds: float
+
+
+def thin(history: History, num_points: int = _POINTS) -> dict[str, list[float]]:
+    """A training curve of at most ``num_points`` points.
+
+    Steps are grouped; each point has its group's last step and time, and its mean ELBO.
+
+    >>> history = History(
+    ...     step=[0, 1, 2, 3], elbo=[0.0, 1.0, 2.0, 4.0], seconds=[1.0, 2.0, 3.0, 4.0]
+    ... )
+    >>> thin(history, 2)
+    {'step': [1, 3], 'elbo': [0.5, 3.0], 'seconds': [2.0, 4.0]}
+    """
+    count = len(history)
+    ends = np.unique(np.linspace(0, count, min(num_points, count) + 1).astype(int))
+    groups = list(itertools.pairwise(ends))
+    return {
+        "step": [history.step[end - 1] for _, end in groups],
+        "elbo": [round(float(np.mean(history.elbo[begin:end])), 6) for begin, end in groups],
+        "seconds": [round(history.seconds[end - 1], 3) for _, end in groups],
+    }
+
+
+def time_to_bound(
+    curve: Mapping[str, Sequence[float]], bound: float, annealing: int = 0
+) -> Reached | None:
+    """When the curve, averaged over the last 2% of a run's steps, was first at ``bound`` or above;
+    ``None`` if it never was.
+
+    Args:
+        curve: what :func:`thin` kept.
+        bound: an ELBO per data point.
+        annealing: number of steps at the start whose objective is no bound, since the KL term is
+            still fading in.
+
+    >>> curve = {"step": [*range(0, 100, 2)], "elbo": [*range(50)], "seconds": [*range(50)]}
+    >>> time_to_bound(curve, 10.0)
+    Reached(steps=29, seconds=14)
+    >>> time_to_bound(curve, 49.0) is None
+    True
+    """
+    rows = list(zip(curve["step"], curve["elbo"], curve["seconds"], strict=True))
+    rows = [row for row in rows if row[0] >= annealing]
+    for window in zip(*(rows[start:] for start in range(_WINDOW)), strict=False):
+        if sum(elbo for _, elbo, _ in window) / _WINDOW >= bound:
+            step, _, seconds = window[-1]
+            return Reached(int(step) + 1, seconds)
+    return None
