@@ -29,7 +29,7 @@ def main() -> None:
     kind, seed, root = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    suite = import_module(f"stress.{kind}").SUITE(root / "material")
+    suite = import_module(kind if "." in kind else f"stress.{kind}").SUITE(root / "material")
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         answer = _answer(suite, kind, seed, int(line), root / f"case-{os.getpid()}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -46,15 +48,21 @@ class Kills:
             folder.mkdir(parents=True)
             _write_table(self.table)
             write_data(self.data)
-            for name in VARIANTS:
-                self._finish(self._fit(name, folder / name), folder, folder / f"{name}.count")
-            self._finish(self._sweep(folder / "sweep"), folder, folder / "sweep.count")
-            _finished(["fit", self.table, "--target", "x", "--out", folder / "old", *SMALL], folder)
         os.environ["DEEPWISHART_DATA"] = str(self.data)
-        self.expected = {name: _content(folder / name) for name in VARIANTS}
-        self.predicted = {
-            name: self._predict(folder / name, folder).err for name in (*VARIANTS, "old")
-        }
+
+    @functools.cache  # noqa: B019
+    def _undisturbed(self, name: str) -> tuple[Path, int, str]:
+        """What a run comes to: its directory, the number of its operations, its predictions."""
+        out, count = self.folder / name, self.folder / f"{name}.count"
+        if not count.exists():
+            arguments = self._sweep(out) if name == "sweep" else self._fit(name, out)
+            plan = Plan(0, count_into=f"{count}.new")
+            ended = Run(arguments, self.folder / "log", plan, out).wait()
+            if ended.code:
+                raise Failed(ended.err)
+            os.rename(f"{count}.new", count)
+        predictions = "" if name == "sweep" else self._predict(out, self.folder).err
+        return out, num_operations(count), predictions
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One run, killed one or several times and then left to finish."""
@@ -70,15 +78,16 @@ class Kills:
     # ---- fit -------------------------------------------------------------------------------------
 
     def _fit(self, name: str, out: Path) -> list[object]:
-        options = ["--target", "price", "--out", out, "--samples", "1", "--quiet", "--seed", "3"]
-        return ["fit", self.table, *options, *SMALL, *VARIANTS[name]]
+        target = "x" if name == "old" else "price"
+        options = ["--target", target, "--out", out, "--samples", "1", "--quiet", "--seed", "3"]
+        return ["fit", self.table, *options, *SMALL, *VARIANTS.get(name, [])]
 
     def _kill_fit(self, name: str, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
         out, log = folder / "out", folder / "log"
-        total = num_operations(self.folder / f"{name}.count")
+        expected, total, predictions = self._undisturbed(name)
         replacing = rng.random() < 0.35
         if replacing:
-            _copy(self.folder / "old", out)
+            shutil.copytree(self._undisturbed("old")[0], out)
         arguments, reached = self._fit(name, out), 0
         for number in range(rng.randint(1, _LONGEST_CHAIN)):
             # Only at the beginning, since it has a checkpoint every 500 steps.
@@ -95,9 +104,9 @@ class Kills:
                 reached = newest
                 counts["in mid-training"] += ended.code == -signal.SIGKILL
         _finished([*arguments, _how_to_go_on(out)], folder)
-        if _content(out) != self.expected[name]:
+        if _content(out) != _content(expected):
             raise Failed(f"{name}: the model is not that of an undisturbed run")
-        if self._predict(out, folder).err != self.predicted[name]:
+        if self._predict(out, folder).err != predictions:
             raise Failed(f"{name}: predictions are not those of an undisturbed run")
         # An interrupted run leaves the model so far, which is then a previous one.
         previous = replacing or counts["interrupts"]
@@ -115,13 +124,13 @@ class Kills:
         """After a kill: an old model is there as it was, or the new one is, or a sentence."""
         ended = self._predict(out, folder)
         judge(ended)
-        if replacing and ended.err not in (self.predicted["old"], self.predicted[name]):
+        if replacing and ended.err not in (self._undisturbed(x)[2] for x in ("old", name)):
             raise Failed(f"{name}: after a kill, predict says {ended.err[:500]}")
 
     def _check_previous(self, out: Path, folder: Path) -> None:
         previous = folder / "previous"
-        _copy(out / "previous", previous / "regressor")
-        if self._predict(previous, folder).err != self.predicted["old"]:
+        shutil.copytree(out / "previous", previous / "regressor")
+        if self._predict(previous, folder).err != self._undisturbed("old")[2]:
             raise Failed("previous/ is not the model that was replaced")
 
     # ---- uci run ---------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ class Kills:
 
     def _kill_sweep(self, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
         out, log = folder / "out", folder / "log"
-        total = num_operations(self.folder / "sweep.count")
+        expected, total, _ = self._undisturbed("sweep")
         done: dict[str, Any] = {}
         for _ in range(rng.randint(1, _LONGEST_CHAIN)):
             if rng.random() < 0.4:
@@ -158,18 +167,8 @@ class Kills:
                 raise Failed("a finished run was lost, or is another one")
             done = found
         _finished(self._sweep(out), folder)
-        if _records(out) != _records(self.folder / "sweep"):
+        if _records(out) != _records(expected):
             raise Failed("results are not those of an undisturbed sweep")
-
-    # ---- both ------------------------------------------------------------------------------------
-
-    def _finish(self, arguments: list[object], folder: Path, count: Path) -> None:
-        """Let it run undisturbed, and count its operations."""
-        out = Path(str(arguments[arguments.index("--out") + 1]))
-        os.environ["DEEPWISHART_DATA"] = str(self.data)
-        ended = Run(arguments, folder / "log", Plan(0, count_into=str(count)), out).wait()
-        if ended.code:
-            raise Failed(ended.err)
 
 
 SUITE = Kills
@@ -275,12 +274,6 @@ def _write_table(path: Path) -> None:
     columns = base_columns()
     lines = [columns.keys(), *zip(*columns.values(), strict=True)]
     path.write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
-
-
-def _copy(source: Path, target: Path) -> None:
-    import shutil
-
-    shutil.copytree(source, target)
 
 
 def write_data(folder: Path) -> None:

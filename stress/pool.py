@@ -54,7 +54,13 @@ class Child:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with open(self._log, "wb") as log:
             pipe = subprocess.PIPE
-            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=log)
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
         line, _ = _read_line(self._process)
         if line != b"ready\n":
             self.stop()
