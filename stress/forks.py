@@ -127,13 +127,11 @@ class Run:
         code = os.waitstatus_to_exitcode(self._status or 0)
         return Ended(code, "", self._log.read_text(errors="replace"))
 
-    def children(self) -> list[int]:
-        """Processes that it has started."""
+    def workers(self) -> list[int]:
+        """Processes of the kind that ``uci run`` starts."""
         try:
-            return [int(each) for each in _children_file(self.pid).read_text().split()]
+            found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            words = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in found}
         except OSError:
             return []
-
-
-def _children_file(pid: int) -> Path:
-    return Path(f"/proc/{pid}/task/{pid}/children")
+        return [int(pid) for pid, line in words.items() if "spawn_main" in line]

@@ -151,7 +151,7 @@ class Kills:
             if rng.random() < 0.4:
                 run = Run(self._sweep(out), log)
                 _wait_for(run, lambda: bool(list(out.glob("checkpoints/*/step-*"))), rng)
-                target = rng.choice([run.pid, *run.children()])
+                target = rng.choice([run.pid, *run.workers()])
                 counts["in mid-training"] += bool(list(out.glob("checkpoints/*/step-*")))
                 if not run.over():
                     os.kill(target, signal.SIGKILL)
