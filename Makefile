@@ -65,7 +65,7 @@ format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff format .
 
 clean:  ## remove what a build or a test run left behind
-	rm -rf build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/_build docs/gallery docs/plots .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests docs examples stress -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## clean, and remove the environment as well

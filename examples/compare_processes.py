@@ -1,4 +1,7 @@
-"""A deep Wishart process and the deep Gaussian process with the same prior, on the same data.
+"""Comparing processes
+===================
+
+A deep Wishart process and the deep Gaussian process with the same prior, on the same data. ::
 
     python examples/compare_processes.py --steps 500 --processes dwp dgp dsvi diwp
 
@@ -31,7 +34,7 @@ def load() -> list[torch.Tensor]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--processes", nargs="+", default=["dwp", "dgp"])
     parser.add_argument("--seeds", type=int, default=2)

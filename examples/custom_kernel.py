@@ -1,4 +1,7 @@
-"""A kernel of your own, in a deep Wishart process.
+"""A kernel of your own
+====================
+
+A kernel of your own, in a deep Wishart process. ::
 
     python examples/custom_kernel.py --steps 300
 
@@ -43,7 +46,7 @@ class NeuralNetwork(Kernel):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args(arguments)
 

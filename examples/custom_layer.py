@@ -1,4 +1,7 @@
-"""A layer of your own, stacked into a model.
+"""A layer of your own
+===================
+
+A layer of your own, stacked into a model. ::
 
     python examples/custom_layer.py --steps 300
 
@@ -60,7 +63,7 @@ def build(X: Tensor, y: Tensor, num_inducing: int = 20, width: int = 2) -> dw.De
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args(arguments)
 

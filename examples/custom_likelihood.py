@@ -1,6 +1,9 @@
-"""A likelihood of your own: Student's t, for targets with outliers.
+"""A likelihood of your own
+========================
 
-python examples/custom_likelihood.py --steps 300
+A likelihood of your own: Student's t, for targets with outliers. ::
+
+    python examples/custom_likelihood.py --steps 300
 """
 
 import argparse
@@ -33,7 +36,7 @@ class StudentT(Likelihood):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args(arguments)
 

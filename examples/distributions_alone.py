@@ -1,4 +1,7 @@
-"""The distributions on their own, in PyTorch code that has no deep kernel process in it.
+"""The distributions alone
+=======================
+
+The distributions on their own, in PyTorch code that has no deep kernel process in it. ::
 
     python examples/distributions_alone.py --steps 500
 
@@ -59,7 +62,7 @@ def log_evidence(prior: Wishart, data: Tensor) -> tuple[float, Tensor]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
     options = parser.parse_args(arguments)
 

@@ -1,4 +1,7 @@
-"""Whole functions from the posterior, and what the hidden layer makes of the inputs.
+"""Functions instead of rows
+=========================
+
+Whole functions from the posterior, and what the hidden layer makes of the inputs. ::
 
     python examples/function_samples.py --steps 500 --figure functions.png
 
@@ -15,7 +18,7 @@ from deepwishart.training import Protocol, train
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--figure", help="file to draw the functions into")
     options = parser.parse_args(arguments)

@@ -1,6 +1,9 @@
-"""Several targets at once: one representation, one Gaussian process and one noise for each.
+"""Several targets
+===============
 
-python examples/multi_output.py --steps 500
+Several targets at once: one representation, one Gaussian process and one noise for each. ::
+
+    python examples/multi_output.py --steps 500
 """
 
 import argparse
@@ -25,7 +28,7 @@ def make_data(num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
     options = parser.parse_args(arguments)
 

@@ -1,4 +1,7 @@
-"""Regression on a table, with an interval for every prediction.
+"""A table, with intervals
+=======================
+
+Regression on a table, with an interval for every prediction. ::
 
     python examples/tabular_intervals.py --steps 1000
 
@@ -15,7 +18,7 @@ from deepwishart import DeepKernelRegressor, metrics
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1000)
     options = parser.parse_args(arguments)
 

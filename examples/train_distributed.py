@@ -1,4 +1,7 @@
-"""Train one model on several processes, each with a share of every batch:
+"""Several processes
+=================
+
+Train one model on several processes, each with a share of every batch. ::
 
     torchrun --nproc_per_node 2 examples/train_distributed.py --steps 500
 
@@ -26,7 +29,7 @@ def make_data(num_rows: int = 4_000) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--checkpoints", help="directory to save the run in")
     options = parser.parse_args()

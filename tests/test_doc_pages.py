@@ -52,6 +52,22 @@ def test_extending() -> None:
     names["test_my_parts"]()
 
 
+def test_gpu() -> None:
+    names = run_blocks("gpu", {"__name__": "gpu"})
+    assert names["prediction"].mean.dtype == torch.float32
+    assert names["model"].device.type == "cpu" and names["bound"].isfinite()
+
+
+def test_research(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.chdir(tmp_path)
+    names = run_blocks("research", {"__name__": "research"})
+    assert names["bounds"].keys() == {"mean field", "dwp"}
+    assert names["error"] < 0.5  # the spread of the truth is 0.9, outliers lie at 3
+    assert names["log_density"].shape == (30,)
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
+
+
 def commands(page: Path) -> list[str]:
     lines = re.findall(r"^   (?:\w+)?\$ +(deepwishart .*)$", page.read_text("utf-8"), re.MULTILINE)
     return [line.strip() for line in lines]

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from deepwishart import plots
 from deepwishart.testing import check_kernel, check_layer, check_likelihood
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +24,7 @@ STEPS = {
     "distributions_alone": 200,
     "function_samples": 100,
     "multi_output": 60,
+    "optimise_with_botorch": 100,
     "tabular_intervals": 150,
 }
 
@@ -50,10 +52,19 @@ def test_every_example_is_run() -> None:
     assert scripts == {*STEPS, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.py")))
-def test_every_example_is_on_the_page(name: str) -> None:
-    page = (ROOT / "docs" / "examples.rst").read_text(encoding="utf-8")
-    assert f"examples/{name}.py" in page
+def test_every_example_is_in_the_documentation() -> None:
+    """Run by sphinx-gallery, or named on its page."""
+    text = (ROOT / "docs" / "_extensions" / "gallery.py").read_text(encoding="utf-8")
+    run = set(re.findall(r'(?m)^    "(\w+)": \d+,$', text))
+    header = (FOLDER / "GALLERY_HEADER.rst").read_text(encoding="utf-8")
+    assert run == STEPS.keys()
+    assert all(f"examples/{name}.py" in header for name in ELSEWHERE)
+
+
+def test_every_plot_is_in_the_documentation() -> None:
+    scripts = (ROOT / "docs" / "pictures").glob("*.py")
+    text = "".join(script.read_text(encoding="utf-8") for script in scripts)
+    assert all(f"plots.{name}(" in text for name in plots.__all__)
 
 
 def test_tabular_intervals(capsys) -> None:
@@ -95,6 +106,14 @@ def test_function_samples(capsys, tmp_path) -> None:
     gap = number(r"in the gap +([\d.]+)", text)
     assert gap > 1.5 * number(r"at the data +([\d.]+)", text)
     assert (tmp_path / "functions.png").stat().st_size > 10_000
+
+
+@pytest.mark.filterwarnings("ignore:Optimization failed")
+def test_optimise_with_botorch(capsys, tmp_path) -> None:
+    figure = tmp_path / "optimisation.png"
+    text = run("optimise_with_botorch", capsys, "--figure", str(figure), "--rounds", "3")
+    assert number(r"\n +3 .* (\S+)\n", text) > 5.5  # it began at 3.03
+    assert figure.stat().st_size > 10_000
 
 
 def test_distributions_alone(capsys) -> None:

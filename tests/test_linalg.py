@@ -78,9 +78,9 @@ def test_matrices_on_the_border_are_factorised_or_refused(native, operation, mon
 def test_a_matrix_that_fails_only_later_gets_jitter_too():
     # The first is singular; the second passes without jitter the first time it is asked about.
     matrix = torch.stack([torch.ones(3, 3), positive_definite(3, dtype=torch.float32)])
-    answers = iter([torch.tensor([1, 1]), torch.tensor([0, 1]), torch.tensor([0, 0])])
-    candidate = linalg._more_jitter(
-        matrix, torch.tensor([1, 0]), lambda _: next(answers), 0.0, None, "matrix"
+    answers = iter(torch.tensor([[1, 0], [1, 1], [0, 1], [0, 0]]))
+    (candidate,) = linalg._with_jitter(
+        lambda tried: (tried, next(answers)), matrix, 0.0, None, "matrix"
     )
     added = (candidate - matrix).diagonal(dim1=-2, dim2=-1).mean(-1)
     scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)

@@ -3,14 +3,13 @@
 import json
 import math
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 
 import deepwishart as dw
+from deepwishart._support import machine
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 OUTPUTS = ["inducing", "collapsed"]
@@ -142,9 +141,7 @@ def test_single_precision_on_evenly_spaced_points(process, output):
 
 
 SCRIPT = """
-import json, sys, torch, deepwishart as dw
-torch.set_default_dtype(getattr(torch, sys.argv[1]))
-torch.set_num_threads(1)
+import json, torch, deepwishart as dw
 X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
 found = {}
 for process in ("dwp", "dgp", "dsvi", "diwp"):
@@ -163,22 +160,18 @@ for process in ("dwp", "dgp", "dsvi", "diwp"):
             assert {t.dtype for t in (drawn, functions, weighted)} == {dtype}
             numbers = [bound.reshape(1), predictive.mean, drawn, functions, weighted]
             found[f"{process} {output} {dtype}"] = torch.cat(numbers).tolist()
-print(json.dumps(found))
 """
 
 
-def test_results_do_not_depend_on_the_default_dtype():
-    results = []
-    for dtype in ("float32", "float64"):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT, dtype],
-            capture_output=True,
-            text=True,
-            env={**os.environ},
-        )
-        assert done.returncode == 0, done.stderr
-        results.append(json.loads(done.stdout))
-    assert results[0] == results[1]
+def test_results_do_not_depend_on_the_default_dtype(run_fresh):
+    assert torch.get_default_dtype() == torch.float32
+    here: dict = {}
+    with machine.threads(1):
+        exec(SCRIPT, here)
+    first = "import torch; torch.set_default_dtype(torch.float64)\n"
+    done = run_fresh(f"{first}{SCRIPT}print(json.dumps(found))", dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == here["found"]
 
 
 @pytest.mark.parametrize(

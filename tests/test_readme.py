@@ -63,6 +63,21 @@ def test_contributing_code_runs():
     run_python_blocks(text, "CONTRIBUTING.md")
 
 
+def test_numbers_are_those_of_the_report():
+    """Of the three data sets on the first screen, and of our row among other methods."""
+    report = (ROOT / "results" / "report" / "report.md").read_text(encoding="utf-8")
+    bounds, likelihoods = report.partition("\n## Test log likelihood")[::2]
+    rows = re.findall(r"(?m)^\| (yacht|boston|energy) \| (.*) \|$", README)
+    assert len(rows) == 3
+    page = (ROOT / "docs" / "other_methods.rst").read_text(encoding="utf-8")
+    cells = re.search(r"this library .*\n((?:     -.*\n){9})", page)[1].splitlines()
+    ours = dict(zip(("boston", "", "energy", *[""] * 5, "yacht"), cells, strict=True))
+    for name, numbers in rows:
+        for text, found in ((bounds, numbers.split(" | ")), (likelihoods, [ours[name][7:]])):
+            line = re.search(rf"(?m)^\| {name} \| 2 \|.*$", text)[0]
+            assert all(number in line for number in found), f"the report says: {line}"
+
+
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"(?m)(?:^|`)make ([a-z]+)", README))))
 def test_make_targets_of_the_readme_exist(target):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 __all__ = [
+    "DeepKernelClassifier",
     "DeepKernelProcess",
     "DeepKernelRegressor",
     "Predictive",
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         plots,
         training,
     )
-    from deepwishart.estimators import DeepKernelRegressor
+    from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
     from deepwishart.models import DeepKernelProcess, sample_prior
     from deepwishart.models.build import build
     from deepwishart.objectives import elbo, importance_weighted_bound
@@ -51,6 +52,7 @@ else:
     # Importing torch takes seconds, and `deepwishart --help` has no use for it: names are looked
     # up on first use (PEP 562).
     _HOMES = {
+        "DeepKernelClassifier": "estimators",
         "DeepKernelProcess": "models",
         "DeepKernelRegressor": "estimators",
         "Predictive": "predict",

@@ -6,7 +6,7 @@ definite is factorised, and what happens when rounding says that it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -96,16 +96,8 @@ def cholesky(
     tensor([[2., 0.],
             [1., 1.]])
     """
-    candidate = add_jitter(matrix, jitter, relative_to) if jitter else matrix
-    lower, failed = torch.linalg.cholesky_ex(candidate)
-    if not failed.any():
-        return lower
-    _refuse_hopeless(matrix, what, strict)
-
-    def fails(candidate: Tensor) -> Tensor:
-        return torch.linalg.cholesky_ex(candidate).info
-
-    return torch.linalg.cholesky(_more_jitter(matrix, failed, fails, jitter, relative_to, what))
+    (lower,) = _with_jitter(torch.linalg.cholesky_ex, matrix, jitter, relative_to, what, strict)
+    return lower
 
 
 def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Factor:
@@ -117,17 +109,7 @@ def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Fact
     >>> torch.allclose(lower @ inverse, torch.eye(2))
     True
     """
-    candidate = add_jitter(matrix, jitter) if jitter else matrix
-    lower, inverse, failed = cholesky_inverse(candidate)
-    if failed.any():
-        _refuse_hopeless(matrix, what, strict=False)
-
-        def fails(candidate: Tensor) -> Tensor:
-            return cholesky_inverse(candidate)[2]
-
-        enough = _more_jitter(matrix, failed, fails, jitter, None, what)
-        lower, inverse, _ = cholesky_inverse(enough)
-    return Factor(lower, inverse)
+    return Factor(*_with_jitter(cholesky_inverse, matrix, jitter, None, what))
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
@@ -159,7 +141,19 @@ def log_det(lower: Tensor) -> Tensor:
     return 2.0 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def _refuse_hopeless(matrix: Tensor, what: str, strict: bool) -> None:
+def _with_jitter(
+    factorise: Callable[[Tensor], Sequence[Tensor]],
+    matrix: Tensor,
+    jitter: float,
+    relative_to: Tensor | None,
+    what: str,
+    strict: bool = False,
+) -> Sequence[Tensor]:
+    """All but the last result of ``factorise``, which says where it failed, with the smallest
+    jitter tried that makes it succeed."""
+    *found, failed = factorise(add_jitter(matrix, jitter, relative_to) if jitter else matrix)
+    if not failed.any():
+        return found
     if not torch.isfinite(matrix).all():
         raise CholeskyError(
             f"{what} contains NaN or infinite values, so it cannot be factorised. "
@@ -167,18 +161,6 @@ def _refuse_hopeless(matrix: Tensor, what: str, strict: bool) -> None:
         )
     if strict:
         raise CholeskyError(f"{what} is not positive definite.")
-
-
-def _more_jitter(
-    matrix: Tensor,
-    failed: Tensor,
-    fails: Callable[[Tensor], Tensor],
-    jitter: float,
-    relative_to: Tensor | None,
-    what: str,
-) -> Tensor:
-    """``matrix`` with the smallest tried jitter that makes it factorise. ``fails`` uses the
-    factorisation that is wanted in the end: another one may round to another answer."""
     first = _GROWTH * jitter or default_jitter(matrix.dtype)
     amount = torch.full_like(failed, jitter, dtype=matrix.dtype)
     while True:
@@ -186,10 +168,9 @@ def _more_jitter(
         if float(more.max()) > 1.01 * LARGEST_JITTER:
             break
         amount = more
-        candidate = add_jitter(matrix, amount[..., None], relative_to)
-        failed = fails(candidate.detach())
+        *found, failed = factorise(add_jitter(matrix, amount[..., None], relative_to))
         if not failed.any():
-            return candidate
+            return found
     raise CholeskyError(
         f"{what} is not positive definite, even with a relative jitter of "
         f"{amount.max().item():.0e}. Use float64, a larger jitter or fewer inducing points, "

@@ -106,6 +106,8 @@ def read_model(
 ) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Read what :func:`write_model` wrote: tensors (on the CPU), config and history.
 
+    The directory that ``deepwishart fit`` made will do as well: the model is within.
+
     Args:
         path: the directory.
         check: called with the config, and with tensors of the right types and sizes but without
@@ -122,6 +124,8 @@ def read_model(
     (tensor([1., 1.]), {'depth': 2})
     """
     where = Path(os.path.realpath(path))  # resolve() raises RuntimeError where links form a circle
+    if (where / "run.json").exists() and not (where / _CONFIG).exists():
+        where = where / "regressor"
     if not where.exists() and _previous(where).exists():
         where = _previous(where)  # a crash between the two renames of write_model
     document = _read_config(where)

@@ -16,12 +16,14 @@ from deepwishart._support.arguments import (
     whole_number,
 )
 from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
+from deepwishart.likelihoods.counts import CountLikelihood, Counts
 
 if TYPE_CHECKING:
     from deepwishart.models.posterior import Posterior
 
 __all__ = ["Predictive"]
 
+_SMALL_COUNT = 100
 _KEEP_ELEMENTS = 2**24  # latent means kept in memory rather than recomputed
 
 
@@ -41,6 +43,7 @@ class Predictive:
         posterior: samples of the model.
         X: all inputs.
         chunk_rows: rows per chunk.
+        offset: what to add to the latent functions of each row, ``(N, 1)`` or ``(N, num_latents)``.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -51,9 +54,12 @@ class Predictive:
     True
     """
 
-    def __init__(self, posterior: Posterior, X: Tensor, *, chunk_rows: int) -> None:
+    def __init__(
+        self, posterior: Posterior, X: Tensor, *, chunk_rows: int, offset: Tensor | None = None
+    ) -> None:
         self._posterior = posterior
         self._X = X
+        self._offset = X.new_zeros(1, 1).expand(len(X), 1) if offset is None else offset
         self._chunk_rows = chunk_rows
         self.num_samples = posterior.num_samples
         self.num_outputs = self.likelihood.num_outputs
@@ -69,6 +75,16 @@ class Predictive:
         """How targets arise from the latent functions."""
         return self._posterior.sample.model.likelihood
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether components are Gaussian, one for each posterior sample."""
+        return isinstance(self.likelihood, Gaussian)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether targets are counts."""
+        return isinstance(self.likelihood, CountLikelihood)
+
     def latents(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Chunks of latent means and variances, ``(S, n, num_latents)`` each, in row order."""
         return iter(self._kept) if self._kept is not None else self._chunks()
@@ -76,7 +92,7 @@ class Predictive:
     def components(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order; for
         Gaussian noise, under which components are Gaussian."""
-        if not isinstance(self.likelihood, Gaussian):
+        if not isinstance(self.likelihood, Gaussian):  # spelled out for the type checker
             raise TypeError(
                 f"Under {type(self.likelihood).__name__}, components are not Gaussian; ask for "
                 "log_prob, cdf, quantile or sample instead."
@@ -87,18 +103,23 @@ class Predictive:
     @property
     def mean(self) -> Tensor:
         r"""Predictive mean."""
-        return self._shape(self._gather(lambda m: _average(m, m.components.mean)))
+        return self.mean_and_variance()[0]
 
     @property
     def variance(self) -> Tensor:
         """Predictive variance: mean of the variances plus variance of the means."""
+        return self.mean_and_variance()[1]
 
-        def total(mixture: Mixture) -> Tensor:
+    def mean_and_variance(self) -> tuple[Tensor, Tensor]:
+        """Both moments from one pass over the components."""
+        location = self._X.new_empty(len(self), self.num_outputs)
+        spread = torch.empty_like(location)
+        for rows, mixture in self._mixtures():
             mean = mixture.components.mean
-            centre = _average(mixture, mean)
-            return _average(mixture, mixture.components.variance + (mean - centre).square())
-
-        return self._shape(self._gather(total))
+            location[rows] = _average(mixture, mean)
+            squares = (mean - location[rows]).square()
+            spread[rows] = _average(mixture, mixture.components.variance + squares)
+        return self._shape(location), self._shape(spread)
 
     @property
     def stddev(self) -> Tensor:
@@ -106,16 +127,39 @@ class Predictive:
         return self.variance.sqrt()
 
     @torch.no_grad()
-    def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of each row's targets, ``(N,)``: one mixture over all columns together."""
+    def log_prob(self, y: Tensor, *, by_column: bool = False) -> Tensor:
+        """Log density of each row's targets, ``(N,)``: one mixture over all columns together. With
+        ``by_column``, that of each column by itself, ``(N, D)``."""
         targets = self._targets(y)
-        result = self._X.new_empty(len(self))
+        result = self._X.new_empty(len(self), self.num_outputs if by_column else 1)
         for rows, mixture in self._mixtures():
             terms = mixture.components.log_prob(targets[rows])  # (K, S, n, D)
             weights = mixture.log_weights.reshape(-1, 1, 1, 1)
-            by_sample = (weights + terms).logsumexp(0).sum(-1)
+            by_sample = (weights + terms).logsumexp(0)
+            by_sample = by_sample if by_column else by_sample.sum(-1, keepdim=True)
             result[rows] = by_sample.logsumexp(0) - math.log(self.num_samples)
-        return result
+        return result if by_column else result.squeeze(-1)
+
+    @property
+    def log_probs(self) -> Tensor:
+        """Log probability of every value that a target may take, in order, where there are finitely
+        many: ``(N, C)`` for C classes, or ``(N, D, C)``."""
+        parts = []
+        for _, mixture in self._mixtures():
+            law = mixture.components
+            if not law.has_enumerate_support:
+                name = type(self.likelihood).__name__
+                raise TypeError(f"Targets under {name} are no classes; ask for log_prob instead.")
+            terms = law.log_prob(law.enumerate_support(expand=False))  # (C, K, S, n, D)
+            total = terms + mixture.log_weights.reshape(-1, 1, 1, 1)
+            parts.append(total.logsumexp((1, 2)) - math.log(self.num_samples))
+        together = torch.cat(parts, dim=1).permute(1, 2, 0)
+        return together.squeeze(1) if self.num_outputs == 1 else together
+
+    @property
+    def probs(self) -> Tensor:
+        """Probability of every class, as :attr:`log_probs`."""
+        return self.log_probs.exp()
 
     def cdf(self, y: Tensor) -> Tensor:
         """Marginal distribution function of each column at ``y``."""
@@ -172,8 +216,10 @@ class Predictive:
             return self.likelihood.distribution(latents).sample()
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for chunk in self._X.split(self._chunk_rows):
-            yield self._posterior.latents(chunk)
+        pieces = (rows.split(self._chunk_rows) for rows in (self._X, self._offset))
+        for chunk, offset in zip(*pieces, strict=True):
+            mean, variance = self._posterior.latents(chunk)
+            yield mean + offset, variance
 
     @torch.no_grad()
     def _mixtures(self) -> Iterator[tuple[slice, Mixture]]:
@@ -220,12 +266,35 @@ def _cdf(mixture: Mixture, y: Tensor) -> Tensor:
 
 
 def _quantile(mixture: Mixture, level: Tensor) -> Tensor:
+    """By bisection; of counts, the smallest whose distribution function reaches the level."""
+    if isinstance(mixture.components, Counts):
+        return _count_quantile(mixture, mixture.components, level)
     low, high = _bracket(mixture, level)
     for _ in range(60 if low.dtype == torch.float64 else 30):
         middle = 0.5 * (low + high)
         below = _cdf(mixture, middle) < level
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     return 0.5 * (low + high)
+
+
+def _count_quantile(mixture: Mixture, law: Counts, level: Tensor) -> Tensor:
+    """Adding up probabilities is the fastest for small counts, bisection for others."""
+    mass = law.log_prob(torch.zeros_like(level)).exp()
+    reached = _average(mixture, mass)
+    found = torch.where(reached >= level, 0.0, math.inf)
+    for count in range(_SMALL_COUNT):
+        if not bool(found.isinf().any()):
+            return found
+        mass = mass * law.ratio(count)
+        reached = reached + _average(mixture, mass)
+        found = torch.where(found.isinf() & (reached >= level), count + 1.0, found)
+    low, high = (end.floor() for end in _bracket(mixture, level))
+    low, high = low - 1.0, high + 1.0
+    while bool((high - low > 1.0).any()):
+        middle = (0.5 * (low + high)).floor()
+        below = _cdf(mixture, middle) < level
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high
 
 
 def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
@@ -235,7 +304,7 @@ def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
         bounds = mixture.components.icdf(level).flatten(0, 1)
         return bounds.amin(0), bounds.amax(0)
     except NotImplementedError:
-        centre = mixture.components.mean.flatten(0, 1)
+        centre = _average(mixture, mixture.components.mean)
         reach = mixture.components.stddev.flatten(0, 1).amax(0) + 1e-6
         # Distributions refuse values outside their support.
         support = mixture.components.support
@@ -243,7 +312,7 @@ def _bracket(mixture: Mixture, level: Tensor) -> tuple[Tensor, Tensor]:
             torch.as_tensor(getattr(support, name, limit), dtype=reach.dtype, device=reach.device)
             for name, limit in (("lower_bound", -math.inf), ("upper_bound", math.inf))
         ]
-        low, high = centre.amin(0).clamp(*ends), centre.amax(0).clamp(*ends)
+        low = high = centre.nan_to_num(0.0).clamp(*ends)
         for _ in range(60):
             too_high, too_low = _cdf(mixture, low) > level, _cdf(mixture, high) < level
             if not (too_high.any() or too_low.any()):

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -11,7 +9,6 @@ import torch
 SCRIPT = """
 import json, torch, deepwishart as dw
 from deepwishart import _native
-torch.set_num_threads(1)
 generator = torch.Generator().manual_seed(0)
 X = torch.randn(40, 3, generator=generator, dtype=torch.float64)
 y = X.sin().sum(1)
@@ -23,28 +20,30 @@ for process in ("dwp", "dgp", "dsvi", "diwp"):
         bound.backward()
         gradients = {name: p.grad.flatten().tolist() for name, p in model.named_parameters()}
         result[f"{process} {output}"] = {"bound": [bound.item()], **gradients}
-print(json.dumps(result))
 """
 
 
-def run_script(**environment: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **environment},
-    )
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def run_script(run_fresh):
+    def run(**environment: str) -> dict:
+        strict = "import warnings; warnings.simplefilter('error')\n"
+        script = f"{strict}{SCRIPT}print(json.dumps(result))"
+        done = run_fresh(script, {**os.environ, **environment})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def plain():
+def plain(run_script):
     return run_script(DEEPWISHART_NATIVE="0")
 
 
 def test_whole_models_agree_with_and_without_native_code(plain):
-    native = run_script()
+    here: dict = {}
+    exec(SCRIPT, here)
+    native = here["result"]
     assert native["status"] == "loaded"
     assert "DEEPWISHART_NATIVE=0" in plain["status"]
     for model, tensors in plain.items():
@@ -59,7 +58,7 @@ def test_whole_models_agree_with_and_without_native_code(plain):
             assert error < 1e-8, f"{name} of {model} is off by {error:.1e}"
 
 
-def test_a_broken_compiler_leaves_the_plain_path(plain, tmp_path):
+def test_a_broken_compiler_leaves_the_plain_path(plain, run_script, tmp_path):
     broken = run_script(CXX="/nonexistent/compiler", XDG_CACHE_HOME=str(tmp_path))
     assert "did not run" in broken.pop("status")
     assert broken == {model: tensors for model, tensors in plain.items() if model != "status"}

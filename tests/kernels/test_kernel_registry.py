@@ -33,7 +33,7 @@ def test_names_are_those_of_the_documentation() -> None:
 
 @pytest.mark.parametrize("name", kernels.names())
 def test_make_puts_parameters_where_asked(name: str) -> None:
-    kernel = kernels.make(name, dtype=torch.float64, device="cpu")
+    kernel = kernels.make(name, dtype=torch.float64)
     assert {parameter.dtype for parameter in kernel.parameters()} == {torch.float64}
     assert not kernel.needs_features
 

@@ -10,6 +10,8 @@ from torch import Tensor
 from deepwishart.kernels import ArcCosine, Matern52, SquaredExponential
 from deepwishart.layers import (
     CollapsedOutputLayer,
+    Conditional,
+    ConditionalSample,
     DoublyStochasticLayer,
     DoublyStochasticOutputLayer,
     GlobalInducingLayer,
@@ -237,11 +239,15 @@ class _StartsAtInfinity(WishartLayer):
         return started
 
 
+def given_instead(sample: ConditionalSample, given: Conditional) -> ConditionalSample:
+    return ConditionalSample(sample.layer, sample.inputs, sample.log_ratio, given)
+
+
 class _ForgetsTheInducingPoints(_Changed):
     def change_rows(self, sample, rows, random, joint):
         given = sample.given
         given = given._replace(weights=0.5 * given.weights, form=None, solved=None)
-        return replace(sample, given=given).rows(rows, random, joint)
+        return given_instead(sample, given).rows(rows, random, joint)
 
 
 class _WiderAlone(_Changed):
@@ -400,7 +406,7 @@ class _DetachedTerm(_Output):
         return ratio.detach()
 
     def change_predictor(self, function):
-        if not isinstance(function, ProjectedSample):
+        if type(function) is not ProjectedSample:
             return function
         return replace(function, weights=function.weights.detach())
 
@@ -411,7 +417,7 @@ class _DrawsAnother(GPOutputLayer):
         if not integrate:
             given = sample.function.given
             given = given._replace(weights=given.weights + 0.2, form=None, solved=None)
-            sample.function = replace(sample.function, given=given)
+            sample.function = given_instead(sample.function, given)
         return sample
 
 

@@ -7,7 +7,6 @@ import torch
 
 import deepwishart as dw
 from deepwishart.layers import WishartLayer
-from deepwishart.layers.wishart import _START_NOISE
 from deepwishart.randomness import Randomness, RowRandomness
 
 
@@ -128,7 +127,7 @@ def test_the_start_is_the_posterior_given_features_observed_with_noise(width):
     features[:, rank:] = 0
     start = layer.start_from(inputs, features)
 
-    tau2 = _START_NOISE / width
+    tau2 = layer.start_noise / width
     covariance = layer.covariance.inducing(inputs, layer.jitter).detach()
     lower = torch.linalg.cholesky(covariance)
     # The lower trapezoidal root of F F^T with a positive diagonal is unique.
@@ -138,7 +137,9 @@ def test_the_start_is_the_posterior_given_features_observed_with_noise(width):
     centre = lower.mT @ torch.linalg.inv(lower @ lower.mT + tau2 * eye) @ gram_root
     below = torch.ones(5, rank).tril(-1).bool()
     torch.testing.assert_close(layer.mean[below], centre[below], rtol=1e-6, atol=1e-8)
-    diagonal = centre.diagonal().clamp_min(0.1)
+    chi_square = width - torch.arange(rank, dtype=torch.float64)  # the prior's mean of the squares
+    least = (chi_square * 0.03 / 1.03).sqrt()
+    diagonal = torch.maximum(centre.diagonal(), least)
     torch.testing.assert_close(layer.mean.diagonal(), diagonal, rtol=1e-6, atol=1e-8)
     # Gamma-distributed squares of the diagonal have their mean at the square of the start.
     ratio = (layer.log_concentration - layer.log_rate).exp()

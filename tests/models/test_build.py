@@ -77,7 +77,7 @@ def test_a_kernel_instance_is_copied_for_each_layer():
 def test_inducing_points_are_distinct_rows():
     X, _ = data(rows=6)
     repeated = torch.cat([X, X, X])
-    chosen, numbers = select_inducing(repeated, 100, torch.Generator().manual_seed(0))
+    chosen, numbers, _ = select_inducing(repeated, 100, torch.Generator().manual_seed(0))
     assert len(chosen) == 6 == len(torch.unique(chosen, dim=0))
     assert torch.equal(repeated[numbers], chosen)
 

@@ -36,18 +36,18 @@ def cache(tmp_path):
     return folder
 
 
-def run(cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Evaluate a bound in a new process with this cache; every way must succeed."""
+@pytest.fixture
+def run(run_fresh):
+    """Evaluate a bound in a new process with a given cache; every way must succeed."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("CXX", "DEEPWISHART_NATIVE")}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=inherited | {"XDG_CACHE_HOME": str(cache.parents[1]), "PATH": ""} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+
+    def evaluate(cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        settings = {"XDG_CACHE_HOME": str(cache.parents[1]), "PATH": ""}
+        done = run_fresh(SCRIPT, inherited | settings | environment)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return evaluate
 
 
 def the_library(cache: Path) -> Path:
@@ -55,22 +55,22 @@ def the_library(cache: Path) -> Path:
     return library
 
 
-def test_an_intact_library_is_loaded_without_a_compiler(cache):
+def test_an_intact_library_is_loaded_without_a_compiler(cache, run):
     done = run(cache)
     assert (done.stdout, done.stderr) == ("loaded\n", "")
 
 
-def test_turned_off(cache):
+def test_turned_off(cache, run):
     assert run(cache, DEEPWISHART_NATIVE="0").stdout == "turned off by DEEPWISHART_NATIVE=0\n"
 
 
-def test_a_truncated_library_is_not_loaded(cache):
+def test_a_truncated_library_is_not_loaded(cache, run):
     os.truncate(the_library(cache), 100_000)
     done = run(cache)
     assert "no C++ compiler was found" in done.stdout and done.stderr == ""
 
 
-def test_a_truncated_library_is_replaced(cache, tmp_path):
+def test_a_truncated_library_is_replaced(cache, run, tmp_path):
     whole = shutil.copy(the_library(cache), tmp_path / "whole.so")
     compiler = tmp_path / "compiler"
     compiler.write_text(
@@ -83,7 +83,7 @@ def test_a_truncated_library_is_replaced(cache, tmp_path):
     assert run(cache).stdout == "loaded\n"
 
 
-def test_a_cache_that_others_can_write_to_is_refused_in_one_line(cache):
+def test_a_cache_that_others_can_write_to_is_refused_in_one_line(cache, run):
     cache.chmod(0o777)
     done = run(cache)
     assert done.stdout.startswith("others can write to")
@@ -91,7 +91,7 @@ def test_a_cache_that_others_can_write_to_is_refused_in_one_line(cache):
     assert "others can write to" in line and str(cache) in line
 
 
-def test_a_cache_that_cannot_be_made(tmp_path):
+def test_a_cache_that_cannot_be_made(run, tmp_path):
     (tmp_path / "deepwishart").write_text("a file where a folder should be")
     done = run(tmp_path / "deepwishart" / "native")
     assert "cannot be used" in done.stdout and done.stderr == ""

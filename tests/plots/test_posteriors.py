@@ -62,6 +62,29 @@ def test_four_panels(curve_models, process, generator):
     assert np.array_equal(line(panels["prediction"], x[:, 0].numpy()), prediction.mean.numpy())
 
 
+def test_rotated_features_have_the_same_gram_matrices(curve_models, generator):
+    """And no sample is pinned to zero where the root is: at the first inducing point."""
+    model = curve_models["dwp"]
+    first = model.inducing_inputs[:1].detach()
+    samples = model.sample_functions(first, 20, generator)
+    assert torch.allclose(samples.layers[0][..., 1], torch.zeros(20, 1).double(), atol=0.01)
+    rotated = samples.rotated(generator)
+    assert rotated.functions is samples.functions
+    assert rotated.layers[0][..., 1].abs().median() > 0.05
+    for before, after in zip(samples.layers, rotated.layers, strict=True):
+        torch.testing.assert_close(after @ after.mT, before @ before.mT)
+
+
+def test_rotations_are_uniform(generator):
+    """Each of the two signs of the determinant, and each direction, is as likely as any."""
+    unit = torch.eye(2, dtype=torch.float64).expand(4000, 2, 2)
+    drawn = FunctionSamples(torch.zeros(4000, 2, 1), [unit]).rotated(generator).layers[0]
+    assert abs(torch.linalg.det(drawn).mean()) < 0.05
+    angle = torch.atan2(drawn[:, 0, 1], drawn[:, 0, 0])
+    for harmonic in (1, 2, 3):
+        assert (harmonic * angle).cos().mean().abs() < 0.04
+
+
 def test_side_by_side(curve_models, generator):
     x = torch.linspace(-3, 3, 9, dtype=torch.float64)[:, None]
     shown = {}

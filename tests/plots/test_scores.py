@@ -40,10 +40,19 @@ def test_training_curves():
     bound, noise = figure.axes
     assert labelled(figure)
     smooth = {one.get_label(): one for one in bound.lines}["dwp"]
-    assert np.allclose(smooth.get_ydata(), history.elbo)
+    assert smooth.get_xdata()[0] == 10  # what came before is no bound
+    assert np.allclose(smooth.get_ydata(), history.elbo[10:])
     assert np.array_equal(noise.lines[0].get_ydata(), history.noise)
     low, high = bound.get_ylim()
     assert low > -60 and high > -11  # the steps that anneal do not set the limits
+
+
+def test_training_that_never_reached_the_bound_is_shown_all_the_same():
+    history = History()
+    for step in range(5):
+        history.append(step, step - 60.0, 0.1 * step, 1e-2, 0.5, 0.0)
+    bound = plots.training_curves({"dwp": history}, window=1).axes[0]
+    assert len(bound.lines[1].get_ydata()) == 5
 
 
 def _title(axes) -> str:

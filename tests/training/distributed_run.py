@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 import deepwishart as dw
+from deepwishart.likelihoods import Categorical
 from deepwishart.linalg import CholeskyError
 from deepwishart.models import ProcessSample
 from deepwishart.training import CheckpointStore, History, Protocol, train
@@ -24,6 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
         "output": "collapsed",
     },
     "own inducing points": {"process": "dsvi", "batch_size": 8},
+    "classes": {"process": "dwp", "batch_size": 7, "likelihood": Categorical(3)},
     "a rank without rows": {"process": "dwp", "batch_size": 1},
     "a rank without rows now and then": {"process": "dwp", "batch_size": 2},
     "resumed": {"process": "dwp", "batch_size": 7, "stop_after": 9},
@@ -39,13 +41,15 @@ def run(case: str, rank: int, world: int, directory: Path) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(15, 2, generator=generator, dtype=torch.float64)
     y = X[:, 0].sin()
+    if "likelihood" in options:
+        y = (y > -0.4).double() + (y > 0.4).double()
     protocol = Protocol(16, 1e-2, 1e-3, "cosine", kl_anneal=8, num_samples=3)
     protocol = protocol.replace(batch_size=options["batch_size"])
 
     def new_model() -> dw.DeepKernelProcess:
         # Only the leader's model and seed count.
-        output = options.get("output", "inducing")
-        return dw.build(options["process"], X, y, depth=3, num_inducing=5, output=output, seed=rank)
+        chosen = {name: options[name] for name in ("output", "likelihood") if name in options}
+        return dw.build(options["process"], X, y, depth=3, num_inducing=5, seed=rank, **chosen)
 
     store = CheckpointStore(directory / f"{case} {world}") if "stop_after" in options else None
     if store is not None:

@@ -125,14 +125,10 @@ std::tuple<Tensor, Tensor, Tensor> cholesky_inverse(const Tensor& matrix) {
   check_square(matrix, "the matrix to factorise");
   Tensor lower = at::empty_like(matrix), inverse = at::empty_like(matrix);
   Tensor info = at::zeros({matrix.size(0)}, at::kInt);
-  const int64_t size = matrix.size(-1), all = size * size;
-  for_each_sample(matrix.size(0), [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(matrix.scalar_type(), "cholesky_inverse", [&] {
-      scalar_t* own = lower.data_ptr<scalar_t>() + s * all;
-      int32_t& failed = info.data_ptr<int32_t>()[s];
-      failed = factorise(matrix.const_data_ptr<scalar_t>() + s * all, own, size);
-      if (failed == 0) invert_lower(own, inverse.data_ptr<scalar_t>() + s * all, size);
-    });
+  for_each_sample(matrix, [&]<typename T>(T, int64_t s) {
+    int32_t& failed = info.data_ptr<int32_t>()[s];
+    failed = factorise(from<T>(matrix, s), into<T>(lower, s), matrix.size(1));
+    if (failed == 0) invert_lower(from<T>(lower, s), into<T>(inverse, s), matrix.size(1));
   });
   return {lower, inverse, info};
 }
@@ -209,9 +205,9 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
     for (int64_t j = 0; j < half; ++j) out[j * size + i] = out[i * size + j];
 }
 
-Tensor cholesky_backward(const Tensor& lower, const Tensor& inverse,
-                         const std::optional<Tensor>& grad_lower,
-                         const std::optional<Tensor>& grad_inverse) {
+Tensor cholesky_inverse_backward(const Tensor& lower, const Tensor& inverse,
+                                 const std::optional<Tensor>& grad_lower,
+                                 const std::optional<Tensor>& grad_inverse) {
   check_square(inverse, "the inverse factor");
   TORCH_CHECK(grad_lower || grad_inverse, "deepwishart: there is no gradient to send back");
   check_shape(lower, inverse.sizes(), "the factor");
@@ -219,21 +215,16 @@ Tensor cholesky_backward(const Tensor& lower, const Tensor& inverse,
   check_shape(grad_inverse, inverse.sizes(), "the inverse factor's gradient");
   Tensor result = at::empty_like(inverse);
   const int64_t size = inverse.size(-1), all = size * size;
-  for_each_sample(inverse.size(0), [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(inverse.scalar_type(), "cholesky_backward", [&] {
-      Scratch<scalar_t> scratch(2 * all);
-      scalar_t* middle = scratch.data();
-      const scalar_t* own = inverse.const_data_ptr<scalar_t>() + s * all;
-      if (grad_lower)
-        lower_products<scalar_t>(true, lower.const_data_ptr<scalar_t>() + s * all,
-                                 grad_lower->const_data_ptr<scalar_t>() + s * all, 1, 0, middle,
-                                 size);
-      if (grad_inverse)
-        lower_products<scalar_t>(false, grad_inverse->const_data_ptr<scalar_t>() + s * all, own, -1,
-                                 grad_lower ? 1 : 0, middle, size);
-      halve_and_mirror(middle, size);
-      sandwich(own, middle, middle + all, result.data_ptr<scalar_t>() + s * all, size);
-    });
+  for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
+    Scratch<T> scratch(2 * all);
+    T* middle = scratch.data();
+    const T* own = from<T>(inverse, s);
+    if (grad_lower)
+      lower_products<T>(true, from<T>(lower, s), from<T>(*grad_lower, s), 1, 0, middle, size);
+    if (grad_inverse)
+      lower_products<T>(false, from<T>(*grad_inverse, s), own, -1, grad_lower ? 1 : 0, middle, size);
+    halve_and_mirror(middle, size);
+    sandwich(own, middle, middle + all, into<T>(result, s), size);
   });
   return result;
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["fake", "register_all"]
+__all__ = ["fake", "fake_like", "register_all"]
 
 Fake = Callable[..., Any]
 _waiting: dict[str, Fake] = {}
@@ -26,6 +26,16 @@ def fake(name: str) -> Callable[[Fake], Fake]:
         return function
 
     return keep
+
+
+def fake_like(name: str, *positions: int) -> None:
+    """An operation whose results look like its arguments at these positions: most gradients do."""
+
+    def results(*arguments: Any) -> Any:
+        found = tuple(torch.empty_like(arguments[position]) for position in positions)
+        return found if len(found) > 1 else found[0]
+
+    _waiting[name] = results
 
 
 def register_all() -> None:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/ATen.h>
-#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -26,12 +25,32 @@ namespace {
 
 using at::Tensor;
 
+// Calls function(zero) with a zero of the tensor's dtype.
 template <typename Function>
-void for_each_sample(int64_t batch, const Function& function) {
-  at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
-    at::NoGradGuard no_grad;  // grad mode is thread-local
-    for (int64_t sample = begin; sample < end; ++sample) function(sample);
+void with_dtype(const Tensor& tensor, const Function& function) {
+  tensor.scalar_type() == at::kDouble ? function(0.0) : function(0.0f);
+}
+
+// Calls function(zero, s) for every sample s, threads over samples.
+template <typename Function>
+void for_each_sample(const Tensor& tensor, const Function& function) {
+  with_dtype(tensor, [&](auto zero) {
+    at::parallel_for(0, tensor.size(0), 1, [&](int64_t begin, int64_t end) {
+      at::NoGradGuard no_grad;  // grad mode is thread-local
+      for (int64_t s = begin; s < end; ++s) function(zero, s);
+    });
   });
+}
+
+// Where a sample begins in a contiguous tensor, to read and to write.
+template <typename T>
+const T* from(const Tensor& tensor, int64_t sample = 0) {
+  return tensor.const_data_ptr<T>() + sample * tensor.stride(0);
+}
+
+template <typename T>
+T* into(const Tensor& tensor, int64_t sample = 0) {
+  return tensor.data_ptr<T>() + sample * tensor.stride(0);
 }
 
 // Native code trusts nobody: a wrong shape is an error here and a crash further down.
@@ -70,13 +89,13 @@ Tensor sum_samples(const Tensor& parts) {
   const int64_t batch = parts.size(0), count = parts.numel() / batch;
   if (batch == 1) return parts[0];
   Tensor out = like(parts, parts.sizes().slice(1));
-  at::parallel_for(0, count, 2048, [&](int64_t begin, int64_t end) {
-    AT_DISPATCH_FLOATING_TYPES(parts.scalar_type(), "sum_samples", [&] {
-      const scalar_t* from = parts.const_data_ptr<scalar_t>();
-      scalar_t* to = out.data_ptr<scalar_t>();
-      std::copy(from + begin, from + end, to + begin);
+  with_dtype(parts, [&]<typename T>(T) {
+    at::parallel_for(0, count, 2048, [&](int64_t begin, int64_t end) {
+      const T* terms = from<T>(parts);
+      T* to = out.data_ptr<T>();
+      std::copy(terms + begin, terms + end, to + begin);
       for (int64_t s = 1; s < batch; ++s)
-        for (int64_t i = begin; i < end; ++i) to[i] += from[s * count + i];
+        for (int64_t i = begin; i < end; ++i) to[i] += terms[s * count + i];
     });
   });
   return out;

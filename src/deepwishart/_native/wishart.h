@@ -26,7 +26,7 @@ struct Root {
 Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& factor, double degrees,
                int64_t groups) {
   const int64_t batch = prior.size(0), size = prior.size(1), width = factor.size(2);
-  const int64_t all = size * size, narrow = size * width, own_width = width / groups;
+  const int64_t all = size * size, own_width = width / groups;
   const bool squared = prior.scalar_type() == at::kDouble;
   Root out;
   out.inverse = at::empty_like(prior);
@@ -37,41 +37,34 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& facto
   out.solved = at::empty_like(factor);
   out.log_density = like(prior, {batch, groups});
   out.failed = at::zeros({batch}, at::kInt);
-  for_each_sample(batch, [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(prior.scalar_type(), "draw_root", [&] {
-      // Factors are computed in double precision whatever the dtype. In single precision their
-      // rounding is as large as the jitter, and the density depends on every small pivot.
-      Scratch<double> scratch(3 * all);
-      double *exact = scratch.data(), *lower = exact + all, *other = lower + all;
-      scalar_t* H = out.inverse.data_ptr<scalar_t>() + s * all;
-      scalar_t* R = out.mixed_lower.data_ptr<scalar_t>() + s * all;
-      scalar_t* F = out.root.data_ptr<scalar_t>() + s * narrow;
-      scalar_t* w = out.weights.data_ptr<scalar_t>() + s * narrow;
-      int32_t& failed = out.failed.data_ptr<int32_t>()[s];
-      std::copy_n(prior.const_data_ptr<scalar_t>() + s * all, all, exact);
-      if ((failed = factorise(exact, lower, size)) != 0) return;
-      invert_lower(lower, other, size);
-      std::copy_n(other, all, H);
-      double volume = -sum_log_diagonal(lower, size);
-      std::copy_n(posterior.const_data_ptr<scalar_t>() + s * all, all, exact);
-      if ((failed = factorise(exact, other, size)) != 0) return;
-      std::copy_n(other, all, R);
-      volume += sum_log_diagonal(other, size);
-      gemm<scalar_t>(false, false, size, width, size, 1, R, size,
-                     factor.const_data_ptr<scalar_t>() + s * narrow, width, 0, F, width);
-      gemm<scalar_t>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
-      gemm<scalar_t>(true, false, size, width, size, 1, H, size, w, width, 0,
-                     out.solved.data_ptr<scalar_t>() + s * narrow, width);
-      if (squared) inner_product(H, out.form.data_ptr<scalar_t>() + s * all, size);
-      for (int64_t g = 0; g < groups; ++g) {
-        double squares = 0;
-        for (int64_t i = 0; i < size; ++i)
-          for (int64_t j = g * own_width; j < (g + 1) * own_width; ++j)
-            squares += double(w[i * width + j]) * w[i * width + j];
-        out.log_density.data_ptr<scalar_t>()[s * groups + g] =
-            static_cast<scalar_t>(degrees * volume - 0.5 * squares);
-      }
-    });
+  for_each_sample(prior, [&]<typename T>(T, int64_t s) {
+    // Factors are computed in double precision whatever the dtype. In single precision their
+    // rounding is as large as the jitter, and the density depends on every small pivot.
+    Scratch<double> scratch(3 * all);
+    double *exact = scratch.data(), *lower = exact + all, *other = lower + all;
+    T *H = into<T>(out.inverse, s), *R = into<T>(out.mixed_lower, s);
+    T *F = into<T>(out.root, s), *w = into<T>(out.weights, s), *CF = into<T>(out.solved, s);
+    int32_t& failed = out.failed.data_ptr<int32_t>()[s];
+    std::copy_n(from<T>(prior, s), all, exact);
+    if ((failed = factorise(exact, lower, size)) != 0) return;
+    invert_lower(lower, other, size);
+    std::copy_n(other, all, H);
+    double volume = -sum_log_diagonal(lower, size);
+    std::copy_n(from<T>(posterior, s), all, exact);
+    if ((failed = factorise(exact, other, size)) != 0) return;
+    std::copy_n(other, all, R);
+    volume += sum_log_diagonal(other, size);
+    gemm<T>(false, false, size, width, size, 1, R, size, from<T>(factor, s), width, 0, F, width);
+    gemm<T>(false, false, size, width, size, 1, H, size, F, width, 0, w, width);
+    gemm<T>(true, false, size, width, size, 1, H, size, w, width, 0, CF, width);
+    if (kSquared<T>) inner_product(H, into<T>(out.form, s), size);
+    for (int64_t g = 0; g < groups; ++g) {
+      double squares = 0;
+      for (int64_t i = 0; i < size; ++i)
+        for (int64_t j = g * own_width; j < (g + 1) * own_width; ++j)
+          squares += double(w[i * width + j]) * w[i * width + j];
+      into<T>(out.log_density, s)[g] = static_cast<T>(degrees * volume - 0.5 * squares);
+    }
   });
   return out;
 }
@@ -83,62 +76,53 @@ std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
     const Tensor& weights, const Tensor& form, const Tensor& solved, const Tensor& grad_root,
     const Tensor& grad_density, const std::optional<Tensor>& grad_inverse,
     const std::optional<Tensor>& grad_weights) {
-  const int64_t batch = inverse.size(0), size = inverse.size(1), width = factor.size(2);
+  const int64_t size = inverse.size(1), width = factor.size(2);
   const int64_t all = size * size, narrow = size * width;
   const int64_t groups = grad_density.size(1), own_width = width / groups;
   Tensor grad_prior = at::empty_like(inverse), grad_posterior = at::empty_like(inverse),
          grad_factor = at::empty_like(factor);
-  for_each_sample(batch, [&](int64_t s) {
-    AT_DISPATCH_FLOATING_TYPES(inverse.scalar_type(), "draw_root_backward", [&] {
-      Scratch<scalar_t> scratch(3 * all + 2 * narrow);
-      scalar_t *middle = scratch.data(), *products = middle + all, *mixed_inverse = products + all;
-      scalar_t *along = mixed_inverse + all, *weighted = along + narrow;
-      const auto own = [s](const Tensor& tensor, int64_t count) {
-        return tensor.const_data_ptr<scalar_t>() + s * count;
-      };
-      const scalar_t *H = own(inverse, all), *R = own(mixed_lower, all), *A = own(factor, narrow);
-      const scalar_t *CF = own(solved, narrow), *gd = own(grad_density, groups);
-      const scalar_t* gw = grad_weights ? own(*grad_weights, narrow) : nullptr;
-      scalar_t* gA = grad_factor.data_ptr<scalar_t>() + s * narrow;
-      scalar_t* g = grad_prior.data_ptr<scalar_t>() + s * all;
+  for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
+    Scratch<T> scratch(3 * all + 2 * narrow);
+    T *middle = scratch.data(), *products = middle + all, *mixed_inverse = products + all;
+    T *along = mixed_inverse + all, *weighted = along + narrow;
+    const T *H = from<T>(inverse, s), *R = from<T>(mixed_lower, s), *A = from<T>(factor, s);
+    const T *CF = from<T>(solved, s), *C = from<T>(form, s), *gd = from<T>(grad_density, s);
+    const T *gF = from<T>(grad_root, s), *gw = grad_weights ? from<T>(*grad_weights, s) : nullptr;
+    T *gA = into<T>(grad_factor, s), *g = into<T>(grad_prior, s);
 
-      // The density's own slopes: -gd C F for F, and (C F gd (C F)^T - nu gd C) / 2 for S.
-      scalar_t volume = 0;
-      for (int64_t j = 0; j < groups; ++j) volume += static_cast<scalar_t>(degrees) * gd[j];
-      for (int64_t i = 0; i < size; ++i)
-        for (int64_t j = 0; j < width; ++j)
-          weighted[i * width + j] = gd[j / own_width] * CF[i * width + j];
-      const scalar_t* C = own(form, all);
-      if (!kSquared<scalar_t>) {
-        inner_product(H, products, size);
-        C = products;
-      }
-      for (int64_t i = 0; i < all; ++i) g[i] = scalar_t(-0.5) * volume * C[i];
-      gemm<scalar_t>(false, true, size, size, width, scalar_t(0.5), weighted, width, CF, width, 1,
-                     g, size);
+    // The density's own slopes: -gd C F for F, and (C F gd (C F)^T - nu gd C) / 2 for S.
+    T volume = 0;
+    for (int64_t j = 0; j < groups; ++j) volume += static_cast<T>(degrees) * gd[j];
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t j = 0; j < width; ++j)
+        weighted[i * width + j] = gd[j / own_width] * CF[i * width + j];
+    if (!kSquared<T>) {
+      inner_product(H, products, size);
+      C = products;
+    }
+    for (int64_t i = 0; i < all; ++i) g[i] = T(-0.5) * volume * C[i];
+    gemm<T>(false, true, size, size, width, T(0.5), weighted, width, CF, width, 1, g, size);
 
-      for (int64_t i = 0; i < narrow; ++i) along[i] = own(grad_root, narrow)[i] - weighted[i];
-      if (gw) gemm<scalar_t>(true, false, size, width, size, 1, H, size, gw, width, 1, along, width);
-      gemm<scalar_t>(true, false, size, width, size, 1, R, size, along, width, 0, gA, width);
-      gemm<scalar_t>(false, true, size, size, width, 1, gA, width, A, width, 0, middle, size);
-      for (int64_t i = 0; i < size; ++i) middle[i * size + i] += volume;
+    for (int64_t i = 0; i < narrow; ++i) along[i] = gF[i] - weighted[i];
+    if (gw) gemm<T>(true, false, size, width, size, 1, H, size, gw, width, 1, along, width);
+    gemm<T>(true, false, size, width, size, 1, R, size, along, width, 0, gA, width);
+    gemm<T>(false, true, size, size, width, 1, gA, width, A, width, 0, middle, size);
+    for (int64_t i = 0; i < size; ++i) middle[i * size + i] += volume;
+    halve_and_mirror(middle, size);
+    invert_lower(R, mixed_inverse, size);
+    sandwich(mixed_inverse, middle, products, into<T>(grad_posterior, s), size);
+
+    if (grad_inverse || gw) {
+      std::fill_n(middle, all, T(0));
+      if (grad_inverse)
+        lower_products<T>(false, from<T>(*grad_inverse, s), H, -1, 0, middle, size);
+      if (gw)
+        gemm<T>(false, true, size, size, width, -1, gw, width, from<T>(weights, s), width, 1, middle,
+                size);
       halve_and_mirror(middle, size);
-      invert_lower(R, mixed_inverse, size);
-      sandwich(mixed_inverse, middle, products, grad_posterior.data_ptr<scalar_t>() + s * all, size);
-
-      if (grad_inverse || gw) {
-        if (grad_inverse)
-          lower_products<scalar_t>(false, own(*grad_inverse, all), H, -1, 0, middle, size);
-        else
-          std::fill_n(middle, all, scalar_t(0));
-        if (gw)
-          gemm<scalar_t>(false, true, size, size, width, -1, gw, width, own(weights, narrow), width,
-                         1, middle, size);
-        halve_and_mirror(middle, size);
-        sandwich(H, middle, products, mixed_inverse, size);
-        for (int64_t i = 0; i < all; ++i) g[i] += mixed_inverse[i];
-      }
-    });
+      sandwich(H, middle, products, mixed_inverse, size);
+      for (int64_t i = 0; i < all; ++i) g[i] += mixed_inverse[i];
+    }
   });
   return {grad_prior, grad_posterior, grad_factor};
 }

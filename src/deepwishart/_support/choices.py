@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["check_choice", "suggest"]
+__all__ = ["check_choice", "suggest", "unknown"]
 
 
 def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
@@ -29,5 +29,14 @@ def check_choice(what: str, name: object, choices: Iterable[str]) -> None:
     """
     names = list(choices)
     if not isinstance(name, str) or name not in names:
-        hint = suggest(name, names)
-        raise ValueError(f"Unknown {what} {name!r:.60}; choose from {', '.join(names)}.{hint}")
+        raise ValueError(unknown(what, name, names))
+
+
+def unknown(what: str, name: object, choices: Iterable[str]) -> str:
+    """What to say of a name that is not among the choices.
+
+    >>> unknown("process", "dpw", ["dwp", "dsvi"])
+    "Unknown process 'dpw'; choose from dwp, dsvi. Did you mean 'dwp'?"
+    """
+    names = list(choices)
+    return f"Unknown {what} {name!r:.60}; choose from {', '.join(names)}.{suggest(name, names)}"

@@ -15,6 +15,7 @@ from deepwishart.cli.bench import bench_app
 from deepwishart.cli.data import data_app
 from deepwishart.cli.demo import demo
 from deepwishart.cli.errors import FriendlyGroup
+from deepwishart.cli.explain import explain, explain_command
 from deepwishart.cli.fit import fit, fit_command
 from deepwishart.cli.info import info
 from deepwishart.cli.predict import predict, predict_command
@@ -27,14 +28,15 @@ __all__ = ["app"]
 app = typer.Typer(
     name="deepwishart",
     cls=FriendlyGroup,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
 app.command(cls=fit_command)(fit)
 app.command(cls=predict_command)(predict)
 app.command()(info)
+app.command(cls=explain_command)(explain)
 app.command()(toy)
 uci_app.command()(report)
 app.add_typer(bench_app, name="bench")

@@ -20,16 +20,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import polars as pl
 
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.scores import check_report
-from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.estimators import DeepKernelRegressor, RescaledPredictive
 from deepwishart.estimators.record import check_record, from_record, to_record
 from deepwishart.estimators.schema import is_count, require
+from deepwishart.models.posterior import Posterior
+from deepwishart.models.prior import Prior
 from deepwishart.persistence import ModelFileError, read_model, write_model
+from deepwishart.predict import Predictive
 from deepwishart.tables import Column, TableEncoder
 
 __all__ = ["ModelDirectory", "SavedModel"]
@@ -43,6 +48,19 @@ class SavedModel:
     encoder: TableEncoder
     targets: list[str]
     fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
+
+    def predict_distribution(self, inputs: pl.DataFrame) -> Any:
+        """The regressor's prediction for encoded rows."""
+        named = hasattr(self.regressor, "feature_names_in_")
+        return self.regressor.predict_distribution(inputs if named else inputs.to_numpy())
+
+    def prior_distribution(self, inputs: pl.DataFrame) -> RescaledPredictive:
+        """What the model expects of rows before it has learned from any."""
+        regressor, scaled = self.regressor, self.regressor._scaled
+        prior = Prior(scaled.model, int(regressor.n_predict_samples), regressor.seed_)
+        X = scaled.tensor(scaled.inputs.forward(inputs.to_numpy()))
+        predictive = Predictive(cast(Posterior, prior), X, chunk_rows=len(X))
+        return RescaledPredictive(predictive, scaled.targets, regressor._single_column)
 
 
 class ModelDirectory:
@@ -191,12 +209,10 @@ def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any]) -> SavedM
 
 
 def _without_table(regressor: DeepKernelRegressor) -> SavedModel:
+    """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
     names = getattr(regressor, "feature_names_in_", None)
     if names is None:
-        raise CommandError(
-            "This model was saved from Python and does not know the names of its columns; fit it "
-            "on a data frame, or with deepwishart fit."
-        )
+        names = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
     count = regressor.n_outputs_
     targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
     return SavedModel(
@@ -207,7 +223,7 @@ def _without_table(regressor: DeepKernelRegressor) -> SavedModel:
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:
     for name, value in now.items():
         then = before.get(name)
-        if then == value:
+        if then == value or (not then and not value):  # an option may be younger than the run
             continue
         if name == "data":
             raise CommandError(

@@ -1,4 +1,5 @@
-"""Errors as a command line shows them: one line on standard error and an exit code.
+"""Errors as a command line shows them: one line on standard error, or one for each problem of a
+table, and an exit code.
 
 ====  ==========================================================================================
 0     success
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,6 +52,7 @@ class FriendlyGroup(TyperGroup):
         if not standalone_mode or os.environ.get("DEEPWISHART_TRACEBACK"):
             return super().main(args, prog_name, complete_var, standalone_mode, *more, **extra)
         message, code = "interrupted", INTERRUPTED
+        problems: Sequence[str] = ()
         try:
             result = super().main(args, prog_name, complete_var, False, *more, **extra)
             if result != INTERRUPTED:
@@ -58,10 +60,21 @@ class FriendlyGroup(TyperGroup):
         except Exception as error:
             message = _explain(error)
             code = error.exit_code if isinstance(error, CommandError) else BAD_INPUT
+            problems = getattr(error, "problems", ())
             if not message:
                 raise
-        note(message)
+        for line in _lines(message, problems):
+            note(line)
         sys.exit(code)
+
+
+def _lines(message: str, problems: Sequence[str]) -> list[str]:
+    """One line, or where there are several problems one for each."""
+    if len(problems) < 2:
+        return [message]
+    first = message.partition("(1) ")[0].rstrip()
+    numbered = (f"({number}) {problem}" for number, problem in enumerate(problems, start=1))
+    return [first, *numbered]
 
 
 def printable(text: str, most: int = 2000) -> str:

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from deepwishart.cli.lists import is_word, taking_lists
+from deepwishart.cli.lists import is_word, is_word_or_number, taking_lists
+from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator
 
 __all__ = ["fit"]
 
@@ -25,7 +26,9 @@ PROCESSES = (
     "diwp (deep inverse Wishart process)."
 )
 
-fit_command = taking_lists({"--categorical": is_word, "--drop": is_word})
+fit_command = taking_lists(
+    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number}
+)
 
 
 def _option(panel: str, help: str, *names: str, **limits: Any) -> Any:
@@ -39,9 +42,7 @@ _data, _model, _training, _run = (
 
 def fit(
     context: typer.Context,
-    data: Annotated[
-        Path, typer.Argument(help="Training table: a .csv, .tsv or .parquet file.", metavar="TABLE")
-    ],
+    data: Annotated[Path, typer.Argument(help=f"Training table: {KINDS}", metavar="TABLE")],
     target: Annotated[list[str], _data("Column to predict; repeat it for several.")],
     out: Annotated[Path, _run("Directory to write the model to.")],
     categorical: Annotated[
@@ -60,6 +61,16 @@ def fit(
             metavar="median",
         ),
     ] = None,
+    missing: Annotated[
+        list[str] | None,
+        _data(
+            "Spellings of a missing value, instead of NA, N/A, NaN, null, ?, #N/A and Excel's "
+            "other errors. An empty field is one anyway."
+        ),
+    ] = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     holdout: Annotated[
         float,
         _data(
@@ -123,19 +134,41 @@ def fit(
             "--force",
         ),
     ] = False,
-    quiet: Annotated[bool, _run("No progress, no report.", "--quiet")] = False,
+    report: Annotated[
+        Path | None,
+        _run(
+            "Write a page about the model and the rows held out to this .html file, with a linear "
+            "model and a plain GP for comparison."
+        ),
+    ] = None,
+    cv: Annotated[
+        int | None,
+        _run(
+            "Cross-validate in so many parts first, such as 5; takes as many times longer.",
+            "--cv",
+            min=2,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, _run("Print the outcome as JSON, for programs to read.", "--json")
+    ] = False,
+    quiet: Annotated[bool, _run("No progress, no remarks, no tables.", "--quiet")] = False,
 ) -> None:
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
 
-    Columns other than the targets are inputs: numbers, true/false, or text categories.
-    Ctrl-C stops training and saves the model so far, unless it would replace another; --resume
-    goes on from there.
+    Columns other than the targets are inputs: numbers, true/false, ISO dates, or text categories.
+    Rows without a target are left out. Ctrl-C stops training and saves the model so far, unless it
+    would replace another; --resume goes on from there.
     """
-    from deepwishart.cli.fitting import run_fit
+    from deepwishart.cli.fitting import Wishes, run_fit
 
     options = {each.name: each.opts[0] for each in context.command.params}
     settings = {name: context.params[name] for name in options if name not in _NO_SETTINGS}
-    run_fit(data, out, settings, options, resume=resume, force=force, quiet=quiet)
+    wishes = Wishes(cv or 0, report, as_json, quiet)
+    run_fit(data, out, settings, options, resume=resume, force=force, wishes=wishes)
 
 
-_NO_SETTINGS = ("data", "out", "resume", "force", "quiet", "help")
+_NO_SETTINGS = (
+    *("data", "out", "resume", "force", "quiet", "help"),
+    *("report", "cv", "as_json"),
+)

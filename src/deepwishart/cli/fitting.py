@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 from rich.console import Console
+from sklearn.base import clone
 
 import deepwishart
+from deepwishart.cli.baselines import score_baselines, score_linear
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, note, plain_warnings
-from deepwishart.cli.scores import check_report, holdout_report, report_tables
-from deepwishart.estimators import DeepKernelRegressor, Standardiser
-from deepwishart.estimators.checks import check_distance, check_parameters
+from deepwishart.cli.preparation import Split, prepare
+from deepwishart.cli.scores import (
+    check_report,
+    cross_validation,
+    holdout_report,
+    report_tables,
+)
+from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.estimators.checks import check_parameters
 from deepwishart.linalg import CholeskyError
-from deepwishart.tables import TableEncoder, TableError, read_table, read_targets
 from deepwishart.training import TrainingError
 
-__all__ = ["run_fit"]
+__all__ = ["Wishes", "run_fit"]
 
 # Settings about the table; the others are parameters of the regressor.
-_OF_THE_TABLE = ("target", "categorical", "drop", "impute", "holdout")
-Rows = tuple[pl.DataFrame, np.ndarray]
+_OF_THE_TABLE = (
+    *("target", "categorical", "drop", "impute", "holdout"),
+    *("missing", "separator", "decimal", "encoding"),
+)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What to do besides training: folds of a cross-validation, a page, JSON, silence."""
+
+    cv: int = 0
+    report: Path | None = None
+    as_json: bool = False
+    quiet: bool = False
 
 
 def run_fit(
@@ -37,7 +56,7 @@ def run_fit(
     *,
     resume: bool,
     force: bool,
-    quiet: bool,
+    wishes: Wishes,
 ) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
 
@@ -47,7 +66,8 @@ def run_fit(
         raise CommandError("--resume continues a run and --force starts anew: give one of them.")
     # Columns in an order of their own, so that --resume may name them in another.
     lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
-    settings = {**settings, **lists, "target": list(settings["target"])}
+    lists |= {"target": list(settings["target"]), "missing": list(settings["missing"] or ())}
+    settings = {**settings, **lists}
     regressor = DeepKernelRegressor(
         **{
             name: value
@@ -56,23 +76,31 @@ def run_fit(
         }
     )
     check_parameters(regressor.get_params(deep=False))
-    encoder, train, test = prepare(data, settings)
-    with open(data, "rb") as file:
-        settings["data"] = hashlib.file_digest(file, "sha256").hexdigest()
+    _check_wishes(wishes, settings["holdout"])
+    prepared = prepare(data, settings, quiet=wishes.quiet)
+    split = prepared.hold_out()
+    folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
+    settings["data"] = prepared.digest
     directory = ModelDirectory(out)
     with directory.locked():
         if not directory.begin(settings, options, resume, force):
             note(f"the run in {out} has already finished")
             return
-        regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
-        about = _train(regressor, train, test, directory)
+        regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not wishes.quiet))
+        validation = _cross_validate(regressor, folds, directory)
+        about = _train(regressor, split, directory, compare=wishes.report is not None)
+        about |= {"cv": validation, "left_out": prepared.left_out}
         regressor.set_params(checkpoint_dir=None, verbose=0)
         interrupted = regressor.history_.stopped_by == "interrupt"
-        saved = SavedModel(regressor, encoder, settings["target"], about)
+        saved = SavedModel(regressor, split.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
-    if not quiet:
-        _print_outcome(regressor, about, out if in_place else None)
+    if wishes.report is not None and not interrupted:
+        from deepwishart.cli.fit_report import write_fit_report
+
+        write_fit_report(wishes.report, saved, split, data)
+    if not wishes.quiet or wishes.as_json:
+        _print_outcome(saved, out if in_place else None, wishes)
     if interrupted:
         where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
         raise CommandError(
@@ -82,74 +110,110 @@ def run_fit(
         )
 
 
-def prepare(data: Path, settings: Mapping[str, Any]) -> tuple[TableEncoder, Rows, Rows]:
-    """Read a table, and encode rows to train on and rows held out, which may be none."""
-    table = read_table(data)
-    y = read_targets(table, settings["target"])
-    train, test = _split(len(table), settings["holdout"], settings["random_state"])
-    encoder = TableEncoder.fit(
-        table,
-        ignore=[*settings["target"], *settings["drop"]],
-        categorical=settings["categorical"],
-        impute=settings["impute"],
-        fill_from=train.tolist(),
-    )
-    X = encoder.encode(table)
-    values = X.to_numpy()
-    if not (values != values[0]).any():
-        raise TableError("Every input column is constant; there is nothing to predict from.")
-    for scaled, names, what in ((values, X.columns, "X"), (y, settings["target"], "y")):
-        check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
-    return encoder, (X[train], y[train]), (X[test], y[test])
+def _check_wishes(wishes: Wishes, holdout: float) -> None:
+    """Better to refuse a page before training than after it."""
+    if wishes.report is None:
+        return
+    if not holdout:
+        raise CommandError("--report is about rows held out; give a --holdout above 0.")
+    if wishes.report.suffix.lower() not in (".html", ".htm"):
+        raise CommandError(f"--report must be an .html file, got {wishes.report}.")
+    if wishes.report.is_dir() or not wishes.report.absolute().parent.is_dir():
+        raise CommandError(f"--report {wishes.report}: there is no such directory to write to.")
 
 
-def _split(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on, in their order, and rows held out: at least one if a fraction is given."""
-    count = max(1, round(holdout * num_rows)) if holdout else 0
-    if num_rows - count < 2:
-        raise TableError(
-            f"The table has {num_rows} rows; at least two have to be left to train on besides the "
-            f"{count} held out."
-        )
-    order = np.random.default_rng(seed).permutation(num_rows)
-    return np.sort(order[count:]), np.sort(order[:count])
-
-
-def _train(
-    regressor: DeepKernelRegressor, train: Rows, test: Rows, directory: ModelDirectory
-) -> dict[str, Any]:
-    """Train; what a person may later want to know of the fit, the hold-out report included."""
-    targets, report = directory.settings["target"], None
-    X, y = train
-    try:
-        with plain_warnings(ignore="Training was interrupted"):
-            regressor.fit(X, y[:, 0] if len(targets) == 1 else y)
-        if len(test[0]):
-            report = holdout_report(regressor.predict_distribution(test[0]), test[1], targets)
+def _cross_validate(
+    regressor: DeepKernelRegressor, folds: list[Split], directory: ModelDirectory
+) -> dict[str, Any] | None:
+    """Train anew without each part of the rows, and score the part; beside a linear model."""
+    reports: list[dict[str, Any]] = []
+    for fold in folds:
+        model = clone(regressor)
+        with _training(directory):
+            fit_rows(model, *fold.train)
+            if model.history_.stopped_by == "interrupt":
+                directory.mark("interrupted")
+                raise CommandError(
+                    f"interrupted in part {len(reports) + 1} of {len(folds)} of the "
+                    "cross-validation; the same command with --resume goes on from there",
+                    INTERRUPTED,
+                )
+            prediction = model.predict_distribution(fold.test[0])
+            others = {"linear": score_linear(model, fold.train, fold.test)}
+            report = holdout_report(prediction, fold.test[1], directory.settings["target"], others)
             check_report(report)
+        reports.append(report)
+    return cross_validation(reports) if reports else None
+
+
+def fit_rows(model: DeepKernelRegressor, X: Any, y: Any) -> None:
+    """Fit to encoded rows; one target is a column, several are a table."""
+    with plain_warnings(ignore="Training was interrupted"):
+        model.fit(X, y[:, 0] if y.shape[1] == 1 else y)
+
+
+@contextmanager
+def _training(directory: ModelDirectory) -> Iterator[None]:
+    """Failures of training as errors that say where the last good state is."""
+    try:
+        yield
     except (TrainingError, CholeskyError, FloatingPointError) as error:
         directory.mark("failed")
         where = getattr(error, "last_good", None) or directory.checkpoints
         more = "" if str(where) in str(error) else f" The last good state is in {where}."
         raise CommandError(f"{error}{more}", FAILURE) from error
+
+
+def _train(
+    regressor: DeepKernelRegressor, split: Split, directory: ModelDirectory, *, compare: bool
+) -> dict[str, Any]:
+    """Train; what a person may later want to know of the fit, the hold-out report included."""
+    targets, report = directory.settings["target"], None
+    with _training(directory):
+        fit_rows(regressor, *split.train)
+        X, y = split.test
+        if len(X):
+            interrupted = regressor.history_.stopped_by == "interrupt"
+            others = {}
+            if compare and not interrupted:
+                with plain_warnings():
+                    others = score_baselines(regressor, split.train, split.test)
+            report = holdout_report(regressor.predict_distribution(X), y, targets, others)
+            check_report(report)
     return {
         "version": deepwishart.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "rows": len(y),
+        "rows": len(split.train[1]),
         "settings": directory.settings,
         "run": directory.run,
         "holdout": report,
     }
 
 
-def _print_outcome(regressor: DeepKernelRegressor, about: dict[str, Any], out: Path | None) -> None:
-    console = Console(highlight=False)
+def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
+    regressor, about = saved.regressor, saved.fit
     seconds = regressor.history_.seconds[-1] if regressor.history_.seconds else 0.0
+    if wishes.as_json:
+        facts = {
+            "model": None if out is None else str(out),
+            "report": None if wishes.report is None else str(wishes.report),
+            "steps": regressor.n_iter_,
+            "stopped_by": regressor.history_.stopped_by,
+            "seconds": round(seconds, 1),
+            "inputs": regressor.n_features_in_,
+            "elbo": regressor.elbo_,
+            **{name: about[name] for name in ("rows", "left_out", "holdout", "cv")},
+        }
+        print(json.dumps(facts, indent=2, allow_nan=False))
+        return
+    console = Console(highlight=False)
     console.print(
-        f"{regressor.n_iter_} steps in {seconds:.1f} s on {about['rows']} rows, "
+        f"{regressor.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
         f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row (standardised)"
     )
-    for table in report_tables(about["holdout"]):
+    for table in (*report_tables(about["cv"]), *report_tables(about["holdout"])):
         console.print(table)
     if out is not None:
         console.print(f"model written to {out}", soft_wrap=True, markup=False)
+    if wishes.report is not None and out is not None:
+        console.print(f"report written to {wishes.report}", soft_wrap=True, markup=False)

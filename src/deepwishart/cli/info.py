@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deepwishart._support.numbers import plain
 from deepwishart.cli.errors import printable
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def info(
                 shown = "\n".join(escape(printable(line, 200)) for line in lines)
                 table.add_row(f"[dim]{name}[/]", shown)
         console.print(table)
-    for table in report_tables(facts["holdout"]):
+    for table in (*report_tables(facts["cv"]), *report_tables(facts["holdout"])):
         console.print(table)
 
 
@@ -83,12 +84,9 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "data": {
             "targets": saved.targets,
-            "inputs": [
-                f"{column.name} "
-                f"({f'{len(column.categories)} categories' if column.categories else column.kind})"
-                for column in saved.encoder.columns
-            ],
+            "inputs": [str(column) for column in saved.encoder.columns],
             "rows": fit.get("rows"),
+            "rows without a target": fit.get("left_out"),
             "missing values": "median" if settings.get("impute") else "refused",
         },
         "training": {
@@ -106,6 +104,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         "layers": [_describe_layer(layer) for layer in (*model.layers, model.output)],
         "noise": dict(zip(saved.targets, noise.tolist(), strict=True)),
         "holdout": fit.get("holdout"),
+        "cv": fit.get("cv"),
     }
 
 
@@ -125,7 +124,7 @@ def _describe_layer(layer: Any) -> dict[str, Any]:
 def _show(name: str, value: Any) -> str:
     if name == "process":
         return f"{value} ({PROCESS_NAMES[value]})"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return plain(value) if isinstance(value, float) else str(value)
 
 
 def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
@@ -142,7 +141,9 @@ def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
         if layer["mixing"] is not None:
             lines[layer["name"]].append(f"mixing q {layer['mixing']:.3f}")
     noise = facts["noise"].items()
-    shown = [f"standard deviation of {printable(name, 60)}: {value:.4g}" for name, value in noise]
+    shown = [
+        f"standard deviation of {printable(name, 60)}: {plain(value)}" for name, value in noise
+    ]
     return {**lines, "noise": shown}
 
 

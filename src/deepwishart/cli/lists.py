@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["is_number", "is_word", "spread", "taking_lists"]
+__all__ = ["is_number", "is_word", "is_word_or_number", "spread", "taking_lists"]
 
 Belongs = Callable[[str], bool]
 
@@ -27,6 +27,11 @@ def is_number(token: str) -> bool:
         return bool([float(part) for part in token.split(",")])
     except ValueError:
         return False
+
+
+def is_word_or_number(token: str) -> bool:
+    """Anything but an option; ``-999`` is none."""
+    return is_word(token) or is_number(token)
 
 
 def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepwishart.cli.errors import CommandError, plain_warnings
-from deepwishart.cli.lists import is_number, taking_lists
+from deepwishart._support.choices import check_choice
+from deepwishart.cli.errors import CommandError, note, plain_warnings
+from deepwishart.cli.lists import is_number, is_word, taking_lists
+from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator, opened
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
 
     from deepwishart.cli.directory import SavedModel
+    from deepwishart.tables import TableFile
 
 __all__ = ["predict"]
 
-predict_command = taking_lists({"--quantiles": is_number})
+UNSEEN = ("error", "prior", "other")
+_FOLLOWING = 100  # batches to look at besides the one that has a problem
+
+predict_command = taking_lists({"--quantiles": is_number, "--keep": is_word})
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Directory that deepwishart fit wrote.")],
-    data: Annotated[
-        Path, typer.Argument(help="Table to predict for: .csv, .tsv or .parquet.", metavar="TABLE")
-    ],
+    data: Annotated[Path, typer.Argument(help=f"Table to predict for: {KINDS}", metavar="TABLE")],
     out: Annotated[
         Path | None,
         typer.Option(help="File to write: .csv or .parquet; standard output if not given."),
@@ -41,6 +48,24 @@ def predict(
             help="Probabilities strictly between 0 and 1, as many as you like.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="id name", help="Columns of the table to copy in front of the predictions."
+        ),
+    ] = None,
+    unseen: Annotated[
+        str,
+        typer.Option(
+            metavar="error|prior|other",
+            help="Rows with a category that the training table did not have: refuse them (error), "
+            "answer as if nothing had been learned (prior), or take it for the category 'other', "
+            "or for none of the known ones (other).",
+        ),
+    ] = "error",
+    separator: Separator = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
 ) -> None:
     """Predict every row of a table: mean, standard deviation and quantiles, in units of the target.
 
@@ -54,46 +79,105 @@ def predict(
             raise CommandError(f"--quantiles must lie strictly between 0 and 1, got {level:g}.")
     if len(set(levels)) < len(levels):
         raise CommandError("--quantiles names a probability twice.")
+    check_choice("answer to --unseen", unseen, UNSEEN)
     if out is not None:
         _check_output(out, data)
     from deepwishart.cli.directory import ModelDirectory
 
     saved = ModelDirectory(model).load()
-    with plain_warnings(), _output(out) as file:
-        for number, frame in enumerate(_predict_table(saved, data, levels)):
-            frame.write_csv(file, include_header=number == 0)
+    with (
+        plain_warnings(),
+        opened(data, separator, decimal, encoding) as table,
+        _output(out) as write,
+    ):
+        for frame in _predict_table(saved, table, levels, list(keep or ()), unseen):
+            write(frame)
 
 
 def _predict_table(
-    saved: SavedModel, data: Path, quantiles: Sequence[float]
+    saved: SavedModel, table: TableFile, quantiles: Sequence[float], keep: list[str], unseen: str
 ) -> Iterator[pl.DataFrame]:
     import numpy as np
     import polars as pl
 
-    from deepwishart.tables import TableError, stream_table
-
-    row = 1
-    for batch in stream_table(data):
-        try:
-            inputs = saved.encoder.encode(batch, first_row=row)
-        except TableError as error:
-            raise TableError(f"{data}: {error}") from error
-        distribution = saved.regressor.predict_distribution(inputs)
-        parts = [*distribution.mean_and_stddev(), *distribution.quantile(list(quantiles))]
-        names = ["mean", "std", *(f"q{level!r}" for level in quantiles)]
-        found = {}
-        for index, target in enumerate(saved.targets):
-            prefix = f"{target}_" if len(saved.targets) > 1 else ""
-            for name, values in zip(names, parts, strict=True):
-                found[f"{prefix}{name}"] = values.reshape(len(batch), -1)[:, index]
-        finite = np.isfinite(np.array(list(found.values()))).all(0)
+    names = ["mean", "std", *(f"q{level!r}" for level in quantiles)]
+    several = len(saved.targets) > 1
+    outputs = [f"{each}_{name}" if several else name for each in saved.targets for name in names]
+    for name in keep:
+        if name in outputs or keep.count(name) > 1:
+            raise CommandError(f"--keep {name}: there would be two columns of that name.")
+    row, answered = 1, 0
+    batches = table.stream()
+    for batch in batches:
+        inputs, strange = _encode(saved, table, batch, batches, keep, row, unseen)
+        distribution = saved.predict_distribution(inputs)
+        parts = _answers(distribution, quantiles)
+        if strange.any():
+            answered += int(strange.sum())
+            chosen = inputs.filter(strange)
+            parts[:, strange] = _answers(saved.prior_distribution(chosen), quantiles)
+        # Targets one after the other, each with all its numbers.
+        found = dict(zip(outputs, parts.transpose(2, 0, 1).reshape(-1, len(batch)), strict=True))
+        finite = np.isfinite(parts).all((0, 2))
         if not finite.all():
             raise CommandError(
-                f"{data}: the prediction for row {row + int(finite.argmin())} is not a finite "
-                "number. Check the units of that row; if every row is like this, train again."
+                f"{table.name}: the prediction for row {row + int(finite.argmin())} is not a "
+                "finite number. Check the units of that row; if every row is like this, train "
+                "again."
             )
-        yield pl.DataFrame(found)
+        yield pl.DataFrame(
+            [batch[name] for name in keep] + [pl.Series(*one) for one in found.items()]
+        )
         row += len(batch)
+    if answered:
+        rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
+        note(f"{rows} that the training table did not have, and the prior's answer")
+
+
+def _encode(
+    saved: SavedModel,
+    table: TableFile,
+    batch: pl.DataFrame,
+    following: Iterator[pl.DataFrame],
+    keep: list[str],
+    row: int,
+    unseen: str,
+) -> tuple[pl.DataFrame, np.ndarray]:
+    """Columns of numbers, and which rows are for the prior to answer. Where something is wrong,
+    batches that follow are looked at as well, so that everything can be said at once."""
+    import numpy as np
+    import polars as pl
+
+    from deepwishart.tables import Problems, TableError
+    from deepwishart.tables.columns import require_columns
+
+    def encode(batch: pl.DataFrame) -> pl.DataFrame:
+        numbers = range(row, row + len(batch))
+        return saved.encoder.encode(batch, numbers, "error" if unseen == "error" else "other")
+
+    problems = Problems()
+    try:
+        require_columns(batch, keep)
+        inputs = encode(batch)
+    except TableError:
+        with problems:
+            require_columns(batch, keep)
+        with problems:
+            encode(pl.concat([batch, *itertools.islice(following, _FOLLOWING)]))
+        raise TableError(*(f"{table.name}: {problem}" for problem in problems)) from None
+    strange = np.zeros(len(batch), dtype=bool)
+    if unseen == "prior":
+        for rows in saved.encoder.unseen(batch).values():
+            strange |= rows.to_numpy()
+    return inputs, strange
+
+
+def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:
+    """Mean, standard deviation and quantiles, ``(2 + K, N, D)``."""
+    import numpy as np
+
+    parts = [*distribution.mean_and_stddev(), *distribution.quantile(list(quantiles))]
+    return np.stack([part.reshape(len(part), -1) for part in parts])
 
 
 def _check_output(out: Path, data: Path) -> None:
@@ -108,24 +192,28 @@ def _check_output(out: Path, data: Path) -> None:
 
 
 @contextlib.contextmanager
-def _output(out: Path | None) -> Iterator[BinaryIO]:
-    """A file for CSV that becomes ``out`` when all is well, and vanishes otherwise."""
+def _output(out: Path | None) -> Iterator[Callable[[pl.DataFrame], None]]:
+    """A function that writes a batch; ``out`` appears when all is well, and otherwise not."""
     import polars as pl
 
+    count = itertools.count()
     if out is None:
-        yield sys.stdout.buffer
+        yield lambda frame: frame.write_csv(sys.stdout.buffer, include_header=not next(count))
         return
     partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}.partial")
-    table = partial.with_suffix(".parquet")
     try:
-        with open(partial, "wb") as file:
-            yield file
-        if out.suffix.lower() == ".parquet":
-            text = pl.scan_csv(partial, infer_schema=False, glob=False)
-            text.cast(pl.Float64).sink_parquet(table)
-            os.replace(table, out)
-        else:
+        if out.suffix.lower() == ".csv":
+            with open(partial, "wb") as file:
+                yield lambda frame: frame.write_csv(file, include_header=not next(count))
             os.replace(partial, out)
+        else:
+            partial.mkdir()
+            yield lambda frame: frame.write_parquet(partial / f"{next(count):09}.parquet")
+            whole = partial / "whole.parquet"
+            parts = sorted(partial.glob("0*.parquet"))
+            pl.scan_parquet(parts, glob=False).sink_parquet(whole)
+            os.replace(whole, out)
     finally:
+        if partial.is_dir():
+            shutil.rmtree(partial)
         partial.unlink(missing_ok=True)
-        table.unlink(missing_ok=True)

@@ -20,14 +20,14 @@ def report(
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="Report on runs with this training protocol; by default paper, if there are any."
+            help="The only training protocol to report on; by default paper and converged."
         ),
     ] = None,
 ) -> None:
     """Write the paper's tables and figures from finished runs, as Markdown, LaTeX and HTML.
 
-    Published numbers stand beside ours. What could not be used (torn lines, failed runs) is said
-    in the report and on standard error.
+    Published numbers stand beside ours, which are means over runs with the same settings. What
+    could not be used (torn lines, failed runs) is said in the report and on standard error.
     """
     from deepwishart.reproduction.report import write_report
 

@@ -1,36 +1,78 @@
-"""How well a model predicts rows it has not seen, beside a guess that ignores the inputs."""
+"""How well a model predicts rows it has not seen, beside guesses that are easier to make."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from rich.markup import escape
 from rich.table import Column, Table
 
+from deepwishart._support.numbers import plain
 from deepwishart.cli.errors import printable
 from deepwishart.pipeline import RescaledPredictive, score, score_constant
 
-__all__ = ["check_report", "holdout_report", "report_tables"]
+__all__ = ["MODELS", "check_report", "cross_validation", "holdout_report", "report_tables", "show"]
 
-# Name in reports, name to show, format.
+# Name in reports, name to show, format; none: as many digits as it takes.
 ROWS = (
     ("log_likelihood", "log likelihood per row", ".3f"),
-    ("rmse", "RMSE", ".4g"),
-    ("crps", "CRPS", ".4g"),
+    ("rmse", "RMSE", ""),
+    ("crps", "CRPS", ""),
     ("coverage90", "inside the 90% interval", ".1%"),
 )
+# Name in reports, name to show.
+MODELS = {
+    "model": "model",
+    "constant": "constant guess",
+    "linear": "linear model",
+    "gp": "plain GP",
+}
 
 
 def holdout_report(
-    prediction: RescaledPredictive, y: np.ndarray, targets: Sequence[str]
+    prediction: RescaledPredictive,
+    y: np.ndarray,
+    targets: Sequence[str],
+    others: Mapping[str, list[dict[str, float]]] | None = None,
 ) -> dict[str, Any]:
-    """Scores of a prediction for rows held out, and of a guess that ignores their inputs."""
-    pairs = zip(targets, score(prediction, y), score_constant(prediction, y), strict=True)
-    found = {name: {"model": model, "constant": constant} for name, model, constant in pairs}
-    return {"rows": len(y), "targets": found}
+    """Scores of a prediction for rows held out, and of a guess that ignores their inputs.
+
+    ``others`` has the scores of further models, one entry for each target.
+    """
+    found = {"model": score(prediction, y), "constant": score_constant(prediction, y)}
+    found |= others or {}
+    by_target = {
+        name: {which: scores[index] for which, scores in found.items()}
+        for index, name in enumerate(targets)
+    }
+    return {"rows": len(y), "targets": by_target}
+
+
+def cross_validation(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    r"""Means of hold-out reports over K folds, with standard errors :math:`s / \sqrt K`."""
+    targets: dict[str, Any] = {}
+    for name, models in reports[0]["targets"].items():
+        targets[name] = {}
+        for which in models:
+            each = {
+                key: [report["targets"][name][which][key] for report in reports]
+                for key, _, _ in ROWS
+            }
+            targets[name][which] = {
+                key: {
+                    "mean": float(np.mean(values)),
+                    "standard_error": float(np.std(values, ddof=1) / math.sqrt(len(values))),
+                }
+                for key, values in each.items()
+            }
+    return {
+        "folds": len(reports),
+        "rows": sum(report["rows"] for report in reports),
+        "targets": targets,
+    }
 
 
 def check_report(report: Any) -> None:
@@ -46,13 +88,26 @@ def check_report(report: Any) -> None:
     format(report["rows"], "d")
 
 
+def show(value: Any, form: str) -> str:
+    """A score, or its mean over folds with the standard error."""
+    if isinstance(value, dict):
+        error = value["standard_error"]
+        return f"{show(value['mean'], form)} ± {format(error, form) if form else plain(error, 2)}"
+    return format(value, form) if form else plain(value)
+
+
 def report_tables(report: dict[str, Any] | None) -> Iterator[Table]:
-    """A hold-out report as one table per target."""
-    for name, scores in report["targets"].items() if report else ():
-        title = f"{printable(name, 60)}: {report['rows']} rows held out"  # type: ignore[index]
-        headings = (Column(name, justify="right") for name in ("model", "constant guess"))
-        table = Table("", *headings, title=escape(title), title_justify="left")
+    """A hold-out report, or that of a cross-validation, as one table per target."""
+    if report is None:
+        return
+    rows = f"{report['rows']:,} rows"
+    folds = report.get("folds")
+    what = f"{rows}, cross-validated in {folds} parts" if folds else f"{rows} held out"
+    for name, scores in report["targets"].items():
+        known = {which: label for which, label in MODELS.items() if which in scores}
+        headings = (Column(label, justify="right") for label in known.values())
+        title = escape(f"{printable(name, 60)}: {what}")
+        table = Table("", *headings, title=title, title_justify="left")
         for key, label, form in ROWS:
-            shown = [format(scores[which][key], form) for which in ("model", "constant")]
-            table.add_row(label, *shown)
+            table.add_row(label, *(show(scores[which][key], form) for which in known))
         yield table

@@ -122,12 +122,8 @@ def sample_factor(
     underflow are raised to the smallest normal number of the dtype, so :math:`\log A_{jj}` is
     finite.
 
-    Args:
-        batch_shape: all leading dimensions of the result, ``(*batch_shape, P, m)``.
-        num_rows: :math:`P`.
-        concentration, rate: :math:`\alpha` and :math:`\beta`, ``(..., m)``.
-        loc, scale: :math:`\mu` and :math:`\sigma`, ``(..., P, m)``; without both of them, 0 and 1.
-        generator: source of randomness; PyTorch's default generator if ``None``.
+    Of ``concentration`` :math:`\alpha` and ``rate`` :math:`\beta`, ``(..., m)``, and ``loc``
+    :math:`\mu` and ``scale`` :math:`\sigma`, ``(..., P, m)``; without the latter, 0 and 1.
 
     >>> sample_factor(torch.Size([2]), 4, torch.ones(3)).shape
     torch.Size([2, 4, 3])
@@ -150,11 +146,8 @@ def log_prob_factor(
               - (P - j) \log A_{jj}\Big]
               + \sum_{j \le m,\, i > j} \log \mathcal{N}(A_{ij}; \mu_{ij}, \sigma_{ij}^2)
 
-    Args:
-        factor: :math:`A`, ``(..., P, m)``; the result is ``(...)``.
-        concentration, rate: :math:`\alpha` and :math:`\beta`, ``(..., m)``.
-        loc, scale: :math:`\mu` and :math:`\sigma`, ``(..., P, m)``; the latter has to be 1 on and
-            above the diagonal.
+    for ``factor`` :math:`A`, ``(..., P, m)``, and parameters as in :func:`sample_factor`; of
+    ``scale``, what is not below the diagonal has to be 1.
 
     >>> one = torch.ones(1)
     >>> log_prob_factor(torch.tensor([[2.0]]), one, one, torch.zeros(1, 1), torch.ones(1, 1))

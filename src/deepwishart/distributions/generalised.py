@@ -17,7 +17,6 @@ from deepwishart.distributions.bartlett import (
     log_prob_factor,
     log_scale_volume,
     mix,
-    rank_of,
     sample_factor,
     unmix,
 )
@@ -117,15 +116,10 @@ class GeneralisedSingularWishart(GramDistribution):
         row_mixing: Tensor | None = None,
         column_mixing: Tensor | None = None,
     ) -> None:
-        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
-        self.rank = rank_of(df, self.dimension)
         self.concentration, self.rate = concentration, rate
         self.loc, self.scale = loc, scale
         self.row_mixing, self.column_mixing = row_mixing, column_mixing
-        if validate:
-            self._check_shapes()
-            self._check_values()
-        self._initialise(validate)
+        super().__init__(df, covariance_matrix, scale_tril, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -219,39 +213,33 @@ class GeneralisedSingularWishart(GramDistribution):
         shape = torch.Size(sample_shape) + self.batch_shape
         return sample_factor(shape, self.dimension, *parameters, generator=generator)
 
-    def _log_prob_root(self, root: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         rows, columns = self.row_mixing, self.column_mixing
         factor = unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
         return log_prob_factor(factor, *self._bartlett()) - self._log_volume(rows, columns)
 
-    def _check_shapes(self) -> None:
-        rows, rank = self.dimension, self.rank
+    def _check_parameters(self) -> None:
+        rows, rank, owner = self.dimension, self.rank, type(self).__name__
         shapes = ((rank,), (rank,), (rows, rank), (rows, rank), (rows, rows), (rank, rank))
-        for name, wanted in zip(self._parameters, shapes, strict=True):
-            value = getattr(self, name)
+        given = {name: getattr(self, name) for name in self._parameters}
+        for (name, value), wanted in zip(given.items(), shapes, strict=True):
             if value is None:
                 continue
             if value.shape[value.ndim - len(wanted) :] != wanted:
                 raise ValueError(
-                    f"{name} has shape {tuple(value.shape)}; with P = {self.dimension} rows and "
-                    f"rank {self.rank} its last dimensions have to be {wanted}."
+                    f"{name} has shape {tuple(value.shape)}; with P = {rows} rows and rank {rank} "
+                    f"its last dimensions have to be {wanted}."
                 )
             if value.dtype != self._scale.dtype:
                 raise ValueError(
                     f"{name} is {value.dtype} and the scale matrix is {self._scale.dtype}; "
                     "give all parameters in one dtype."
                 )
-
-    def _check_values(self) -> None:
-        parameters = self._bartlett()._asdict()
-        for name in self._parameters:
-            value, owner = parameters.get(name, getattr(self, name)), type(self).__name__
-            if value is None:
-                continue
-            if name.endswith("mixing"):
+        for name, value in (given | self._bartlett()._asdict()).items():
+            if value is not None and name.endswith("mixing"):
                 check_scale_tril(value, name, owner)
             if name in ("concentration", "rate", "scale"):
                 if not bool(((value > 0) & value.isfinite()).all()):
                     raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
-            elif not bool(value.isfinite().all()):
+            elif value is not None and not bool(value.isfinite().all()):
                 raise ValueError(f"{name} of {owner} holds NaN or infinite values.")

@@ -17,7 +17,7 @@ from torch.distributions import Distribution, constraints
 from torch.types import _size
 
 from deepwishart import linalg
-from deepwishart.distributions.bartlett import root_of
+from deepwishart.distributions.bartlett import rank_of, root_of
 from deepwishart.distributions.constraints import PositiveSemidefinite
 
 NO_SAMPLE_SHAPE = torch.Size()
@@ -52,7 +52,7 @@ class SeededDistribution(Distribution):
 class GramDistribution(SeededDistribution, ABC):
     r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`.
 
-    A subclass sets its parameters, names them in ``_event_dims``, calls ``_initialise``, and
+    A subclass names the parameters of its own in ``_event_dims``, sets them before the rest, and
     defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
     :meth:`expand` follow.
 
@@ -79,40 +79,42 @@ class GramDistribution(SeededDistribution, ABC):
     _covariance_matrix: Tensor | None
     _df: float | Tensor
 
-    def _set_scale(
+    def __init__(
         self,
         df: float | Tensor,
-        covariance_matrix: Tensor | None,
-        scale_tril: Tensor | None,
-        validate_args: bool | None,
-    ) -> bool:
-        """Keep the degrees of freedom and the scale matrix, or its Cholesky factor, whichever of
-        the two was given. The answer is whether to validate."""
-        validate = wants_validation(validate_args)
+        covariance_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        name, validate = type(self).__name__, wants_validation(validate_args)
         if (covariance_matrix is None) == (scale_tril is None):
-            raise ValueError(
-                f"{type(self).__name__} needs exactly one of covariance_matrix and scale_tril."
-            )
+            raise ValueError(f"{name} needs exactly one of covariance_matrix and scale_tril.")
         self._covariance_matrix, self._scale_tril = covariance_matrix, scale_tril
+        # A number stays a number, so that what depends on it costs no tensor operation.
+        self._df = df.to(self._scale) if isinstance(df, Tensor) else df
         if validate and scale_tril is not None:
-            check_scale_tril(scale_tril, "scale_tril", type(self).__name__)
+            check_scale_tril(scale_tril, "scale_tril", name)
         if validate and covariance_matrix is not None:
             self._check_covariance(covariance_matrix)
         if validate and not bool(torch.as_tensor(df).isfinite().all()):
-            raise ValueError(f"df of {type(self).__name__} holds NaN or infinite values.")
-        # A number stays a number, so that what depends on it costs no tensor operation.
-        self._df = df.to(self._scale) if isinstance(df, Tensor) else df
-        return validate
-
-    def _initialise(self, validate: bool) -> None:
-        """Finish construction; parameters were checked by then, with messages of our own."""
+            raise ValueError(f"df of {name} holds NaN or infinite values.")
+        self.rank = self._find_rank(validate)
+        if validate:
+            self._check_parameters()
         tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
         batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
         batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
         batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
         event_shape = torch.Size([self.dimension, self.dimension])
+        # Parameters were checked by now, with messages of our own.
         super().__init__(batch, event_shape, validate_args=False)
         self._validate_args = validate
+
+    def _find_rank(self, validate: bool) -> int:
+        return rank_of(self._df, self.dimension)
+
+    def _check_parameters(self) -> None:
+        """Look at what a subclass has besides degrees of freedom and scale."""
 
     @property
     def df(self) -> Tensor:
@@ -173,7 +175,7 @@ class GramDistribution(SeededDistribution, ABC):
         """
 
     @abstractmethod
-    def _log_prob_root(self, root: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         """:meth:`log_prob_root` without validation."""
 
     def rsample(
@@ -193,15 +195,16 @@ class GramDistribution(SeededDistribution, ABC):
             self._validate_sample(value)
         return self._log_prob_root(root_of(value, self.rank))
 
-    def log_prob_root(self, root: Tensor) -> Tensor:
+    def log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`.
 
         The same as ``log_prob(root @ root.mT)`` for any lower-trapezoidal root ``(..., P, m)`` with
-        positive diagonal.
+        positive diagonal. Of a :class:`Wishart`, ``whitened=`` :math:`L^{-1} \Lambda` saves a solve
+        where it is known already.
         """
         if self._validate_args:
             self._validate_root(root)
-        return self._log_prob_root(root)
+        return self._log_prob_root(root, **known)
 
     def __repr__(self) -> str:
         return (

@@ -39,20 +39,13 @@ class InverseWishart(GramDistribution):
     True
     """
 
-    def __init__(
-        self,
-        df: float | Tensor,
-        covariance_matrix: Tensor | None = None,
-        scale_tril: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
-        self.rank = self.dimension
+    def _find_rank(self, validate: bool) -> int:
         if validate and not bool((self.df > self.dimension - 1).all()):
+            least = self.dimension - 1
             raise ValueError(
-                f"df of InverseWishart has to be above P - 1 = {self.dimension - 1}; got {df}."
+                f"df of InverseWishart has to be above P - 1 = {least}; got {self._df}."
             )
-        self._initialise(validate)
+        return self.dimension
 
     @property
     def mean(self) -> Tensor:
@@ -115,7 +108,7 @@ class InverseWishart(GramDistribution):
     def _root(self, factor: Tensor) -> Tensor:
         return linalg.solve_upper(factor, self.scale_tril.mT).mT
 
-    def _log_prob_root(self, root: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         return self._log_prob(linalg.solve_lower(root, self.scale_tril), linalg.log_det(root))
 
     def _log_prob(self, whitened: Tensor, log_det: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.types import _size
 
 from deepwishart import linalg
-from deepwishart.distributions.bartlett import concentrations, rank_of, sample_factor
+from deepwishart.distributions.bartlett import concentrations, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 
 
@@ -39,17 +39,6 @@ class Wishart(GramDistribution):
     (torch.Size([10, 3, 3]), 2, torch.Size([10]))
     """
 
-    def __init__(
-        self,
-        df: float | Tensor,
-        covariance_matrix: Tensor | None = None,
-        scale_tril: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        validate = self._set_scale(df, covariance_matrix, scale_tril, validate_args)
-        self.rank = rank_of(df, self.dimension)
-        self._initialise(validate)
-
     @property
     def mean(self) -> Tensor:
         r""":math:`\nu \Sigma`, ``(*batch_shape, P, P)``."""
@@ -71,18 +60,10 @@ class Wishart(GramDistribution):
         shape = torch.Size(sample_shape) + self.batch_shape
         return self.scale_tril @ sample_factor(shape, self.dimension, alpha, generator=generator)
 
-    def log_prob_root(self, root: Tensor, *, whitened: Tensor | None = None) -> Tensor:
-        r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`.
-
-        Uses :math:`\operatorname{tr}(\Sigma^{-1} G) = \|L^{-1} \Lambda\|_F^2` and
-        :math:`\log|G_{:m,:m}| = 2 \sum_j \log \Lambda_{jj}`.
-        ``whitened`` is :math:`L^{-1} \Lambda` where it is known already; it saves the solve.
-        """
-        if self._validate_args:
-            self._validate_root(root)
-        return self._log_prob_root(root, whitened)
-
-    def _log_prob_root(self, root: Tensor, whitened: Tensor | None = None) -> Tensor:
+    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
+        r"""Uses :math:`\operatorname{tr}(\Sigma^{-1} G) = \|L^{-1} \Lambda\|_F^2` and
+        :math:`\log|G_{:m,:m}| = 2 \sum_j \log \Lambda_{jj}`."""
+        whitened = known.get("whitened")
         nu, num_rows = self._df, self.dimension
         if whitened is None:
             whitened = linalg.solve_lower(self.scale_tril, root)

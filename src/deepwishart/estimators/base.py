@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
+from deepwishart.estimators.relevance import Relevance, relevance
 from deepwishart.estimators.schema import STRUCTURE
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.models import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
 from deepwishart.pipeline import (
+    Fitted,
     ScaledModel,
     adjust_protocol,
     checkpoint_store,
     estimate_elbo,
+    inducing_points,
     model_options,
     run_training,
+    search_depth,
 )
 from deepwishart.predict import Predictive
-from deepwishart.training import History, Protocol, make_progress
+from deepwishart.training import History, Protocol, make_progress, still_rising
 
 __all__ = ["DeepKernelEstimator"]
+
+_BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 
 
 @dataclass(eq=False, repr=False)  # an __init__ that stores parameters; the rest is scikit-learn's
@@ -50,9 +58,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     """
 
     process: str = "dwp"
-    depth: int = 2
+    depth: int | str = "auto"
     width: int | None = None
-    n_inducing: int = 100
+    n_inducing: int | str = "auto"
     kernel: str | Kernel = "squared_exponential"
     output: str = "auto"
     posterior: str = "bartlett"
@@ -66,7 +74,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     dtype: str = "float64"
     device: str | torch.device = "auto"
     random_state: int | np.random.RandomState | None = None
-    early_stopping: bool = False
+    early_stopping: bool = True
     warm_start: bool = False
     checkpoint_dir: str | os.PathLike[str] | None = None
     verbose: int = 0
@@ -95,6 +103,14 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         for a saved one, after what is known of its targets has been read."""
         return None
 
+    def _describe_targets(self) -> dict[str, Any]:
+        """What a saved model has to know of its targets, as plain data."""
+        return {}
+
+    def _recall_targets(self, config: dict[str, Any]) -> None:
+        """Take up what :meth:`_describe_targets` said; ``require`` what a stranger may have
+        written."""
+
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -107,6 +123,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             y: targets ``(N,)`` or ``(N, D)``.
         """
         checks.check_parameters(self.get_params(deep=False))
+        self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
         table = targets.reshape(len(targets), -1)
@@ -114,27 +131,21 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             self._check_same_structure(targets)
             checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
             self.model_.to(resolve_device(self.device))
-            earlier, scaled = self.history_, self._scaled
+            earlier = len(self.history_)
+            fitted = self._train(self._scaled, inputs, table, copy.deepcopy(self.history_))
         else:
-            earlier, scaled = History(), self._start(inputs, table)
+            earlier, fitted = 0, self._fit_anew(inputs, table)
             self._single_column = targets.ndim == 1
-        model, data = scaled.model, scaled.standardise(inputs, table)
-        history = self._train(model, data, copy.deepcopy(earlier))
-        self._scaled, self.history_, self.n_iter_ = scaled, history, len(history)
-        if history.stopped_by == "interrupt":
-            warnings.warn(
-                f"Training was interrupted after {len(history)} steps; the model is as of the last "
-                "step. Call fit with warm_start=True to continue.",
-                stacklevel=2,
-            )
-        scaled.forget()
-        generator = torch.Generator(model.device).manual_seed(self.seed_)
-        samples = int(self.n_predict_samples)
-        self.elbo_ = estimate_elbo(model, *data, num_samples=samples, generator=generator).mean
+        self._scaled, self.history_, self.elbo_ = *fitted[:2], fitted.bound.mean
+        self.n_iter_, self.n_inducing_ = len(self.history_), self.model_.num_inducing
+        asked = self.n_inducing_ if isinstance(self.n_inducing, str) else self.n_inducing
+        self._fitted_structure |= {"depth": self.model_.depth, "n_inducing": asked}
+        self._scaled.forget()
+        self._remark(earlier)
         return self
 
-    def _start(self, inputs: np.ndarray, table: np.ndarray) -> ScaledModel:
-        """Learn how to standardise the data, and build a new model from them."""
+    def _fit_anew(self, inputs: np.ndarray, table: np.ndarray) -> Fitted:
+        """Learn how to standardise the data, build models from them and train the one to keep."""
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -145,27 +156,68 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if output == "auto" and (parts or not isinstance(likelihood, Gaussian | None)):
             output = "inducing"
         options = model_options(self.protocol, rows, output)
-        structure = {name: getattr(self, name) for name in STRUCTURE}
-        self._fitted_structure = {**structure, "output": options.pop("output")}
+        output = options.pop("output")
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
-        scaled = record.build_model(self._fitted_structure, inputs, table, **options)
-        self.n_inducing_ = scaled.model.num_inducing
-        if self.verbose and self.n_inducing_ < self.n_inducing:
+        structure = {name: getattr(self, name) for name in STRUCTURE}
+
+        def fit(depth: int, points: int) -> Fitted:
+            chosen = {"depth": depth, "n_inducing": points, "output": output}
+            self._fitted_structure = {**structure, **chosen}
+            scaled = record.build_model(self._fitted_structure, inputs, table, **options)
+            return self._train(scaled, inputs, table, History())
+
+        def points(depth: int) -> int:
+            if not isinstance(self.n_inducing, str):
+                return int(self.n_inducing)
+            return inducing_points(rows, depth, output == "collapsed")
+
+        if isinstance(self.depth, str):
+            return search_depth(fit, points(1), points(2))
+        return fit(int(self.depth), points(int(self.depth)))
+
+    def _remark(self, earlier: int) -> None:
+        """Say what the user should know about the training of a model with ``earlier`` steps."""
+        history, bound = self.history_, self.elbo_
+        if history.stopped_by == "interrupt":
+            warnings.warn(
+                f"Training was interrupted after {len(history)} steps; the model is as of the last "
+                "step. Call fit with warm_start=True to continue.",
+                stacklevel=3,
+            )
+            return
+        gain = still_rising(history, earlier)
+        if gain is not None:
+            warnings.warn(
+                f"Training ended after {len(history) - earlier} steps while the bound was rising: "
+                f"as many again would add about {gain:.2g} per row. Increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        nothing = -0.5 * (math.log(2.0 * math.pi) + 1.0) * self.n_outputs_
+        if isinstance(self.model_.likelihood, Gaussian) and bound < nothing - _BELOW_NOTHING:
+            warnings.warn(
+                f"The bound, {bound:.2f} per row, is below {nothing:.2f}, that of a model which "
+                "knows no more than mean and spread of y: training has failed, or was too short. "
+                "Use depth='auto' or depth=1, increase max_iter, and look for outliers in X and y.",
+                stacklevel=3,
+            )
+        asked = self.n_inducing
+        if self.verbose and not isinstance(asked, str) and self.n_inducing_ < asked:
             print(
                 f"Using {self.n_inducing_} inducing points instead of "
-                f"n_inducing={self.n_inducing}: X has no more distinct rows.",
+                f"n_inducing={asked}: X has no more distinct rows.",
                 file=sys.stderr,
             )
-        return scaled
 
     def _train(
-        self, model: DeepKernelProcess, data: tuple[Tensor, Tensor], history: History
-    ) -> History:
+        self, scaled: ScaledModel, inputs: np.ndarray, table: np.ndarray, history: History
+    ) -> Fitted:
         """Train as the parameters say; a model that continues has annealed already."""
+        model, data = scaled.model, scaled.standardise(inputs, table)
         kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
         protocol = adjust_protocol(
             self.protocol,
-            len(data[0]),
+            len(inputs),
             max_iter=self.max_iter,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
@@ -176,8 +228,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
             store = checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
-        with make_progress(int(self.verbose), protocol.max_iter, model.process) as progress:
-            return run_training(
+        label = f"{model.process}, depth {model.depth}"
+        with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
+            history = run_training(
                 model,
                 *data,
                 protocol,
@@ -185,8 +238,13 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 history=history,
                 checkpoints=store,
                 early_stopping=bool(self.early_stopping),
+                deterministic=isinstance(self.protocol, str),
                 progress=progress,
             )
+        generator = torch.Generator(model.device).manual_seed(self.seed_)
+        samples = int(self.n_predict_samples)
+        bound = estimate_elbo(model, *data, num_samples=samples, generator=generator)
+        return Fitted(scaled, history, bound)
 
     # ---- prediction -------------------------------------------------------------------------
 
@@ -214,6 +272,34 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         # The prediction itself has used up the stream of seed_, which noise must not repeat.
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
         return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
+
+    def relevance(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        n_repeats: int = 5,
+        random_state: int = 0,
+    ) -> list[Relevance]:
+        """Which inputs matter: the first layer's lengthscales and, given rows, what the log score
+        loses when an input's values are dealt out to the rows at random.
+
+        Args:
+            X: inputs that were not trained on, ``(N, num_features)``.
+            y: their targets.
+            groups: columns of ``X``, by number, that belong together, such as those of one
+                category; every column by itself if ``None``.
+            n_repeats: how often values are dealt out.
+            random_state: seed of that.
+
+        Returns:
+            For each input or group ``name``, ``lengthscale``, ``importance`` and
+            ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
+        """
+        check_is_fitted(self, "model_")
+        options: Any = {"groups": groups, "n_repeats": n_repeats, "random_state": random_state}
+        return relevance(self, X, y, **options)
 
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""

@@ -21,7 +21,8 @@ from deepwishart.training import Protocol
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 # Least value of each count, and what else it may be.
 _COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
-    **dict.fromkeys(("depth", "n_inducing", "n_predict_samples"), (1, "", ())),
+    **dict.fromkeys(("depth", "n_inducing"), (1, "'auto' or ", ("auto",))),
+    "n_predict_samples": (1, "", ()),
     **dict.fromkeys(("width", "n_samples", "max_iter"), (1, "None or ", (None,))),
     "kl_anneal": (0, "None or ", (None,)),
     "verbose": (0, "", (True, False)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks
-from deepwishart.estimators.schema import check_config, check_history
+from deepwishart.estimators.schema import check_config, check_conformity, check_history
 from deepwishart.kernels import Kernel
 from deepwishart.persistence import ModelFileError
 from deepwishart.pipeline import ScaledModel, Standardiser
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_model", "check_record", "current_names", "from_record", "to_record"]
 
+_CONFORMITY = "conformity_scores"
 _LAYER = r"layers\.\d+|output"
 Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 
@@ -94,7 +96,7 @@ def check_record(config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str
     structure = config.get("structure")
     process = structure.get("process") if isinstance(structure, dict) else None
     tensors = current_names(tensors, process if isinstance(process, str) else "")
-    check_config(config, tensors)
+    check_config(config, {k: v for k, v in tensors.items() if k != _CONFORMITY})
     return tensors
 
 
@@ -111,6 +113,8 @@ def to_record(regressor: DeepKernelEstimator) -> Record:
         "feature_names": None if names is None else list(names),
         "input_scaling": regressor._scaled.inputs.to_dict(),
         "target_scaling": regressor._scaled.targets.to_dict(),
+        "estimator": type(regressor).__name__,
+        **regressor._describe_targets(),
         "seed": regressor.seed_,
         "training": {
             "elbo": regressor.elbo_,
@@ -118,7 +122,10 @@ def to_record(regressor: DeepKernelEstimator) -> Record:
             "stopped_by": regressor.history_.stopped_by,
         },
     }
-    return regressor.model_.state_dict(), config, regressor.history_.to_dict()
+    tensors = regressor.model_.state_dict()
+    if hasattr(regressor, "conformity_scores_"):
+        tensors[_CONFORMITY] = torch.as_tensor(regressor.conformity_scores_)
+    return tensors, config, regressor.history_.to_dict()
 
 
 def from_record(
@@ -134,8 +141,12 @@ def from_record(
     Raises:
         ModelFileError: parameters or tensors that do not make a model.
     """
+    _check_kind(kind, config)
     tensors = check_record(config, tensors)
+    conformity = tensors.pop(_CONFORMITY, None)
     check_history(history)
+    if conformity is not None:
+        check_conformity(conformity, config["num_outputs"])
     try:
         regressor = kind(**config["parameters"])
         if isinstance(regressor.protocol, dict):
@@ -146,6 +157,7 @@ def from_record(
         checks.check_parameters({**regressor.get_params(deep=False), **config["structure"]})
         regressor.history_ = History.from_dict(history)
         regressor.n_outputs_, regressor.n_inducing_ = config["num_outputs"], config["num_inducing"]
+        regressor._recall_targets(config)
         # A model of the right shapes; it keeps as many inducing points as there are distinct rows.
         rows = regressor.n_inducing_
         X = np.arange(rows)[:, None] * np.ones(config["num_features"])
@@ -165,9 +177,24 @@ def from_record(
     regressor.n_features_in_ = config["num_features"]
     if config["feature_names"] is not None:
         regressor.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    if conformity is not None:
+        regressor.conformity_scores_ = conformity.numpy()
     regressor.seed_ = config["seed"]
     regressor.elbo_, regressor.n_iter_ = config["training"]["elbo"], config["training"]["steps"]
     return regressor
+
+
+def _check_kind(kind: type[Estimator], config: dict[str, Any]) -> None:
+    """Refuse to read a classifier as a regressor, and the reverse."""
+    saved = config.get("estimator", "DeepKernelRegressor")  # before 0.3 there was no other
+    if any(saved == each.__name__ for each in kind.__mro__):
+        return
+    raise ModelFileError(
+        f"This model was saved by {saved!s:.40}, not by {kind.__name__}: read it with "
+        f"{saved!s:.40}.load."
+        if saved in ("DeepKernelRegressor", "DeepKernelClassifier")
+        else f"This model was saved by {saved!r:.40}, which {kind.__name__} cannot read."
+    )
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -182,6 +209,8 @@ def _plain(name: str, value: Any) -> Any:
         return None  # what it decided is in the seed
     if isinstance(value, Protocol):
         return asdict(value)
+    if name == "class_weight" and isinstance(value, Mapping):
+        return [[_plain(name, label), _plain(name, weight)] for label, weight in value.items()]
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
     value = value.item() if isinstance(value, np.generic) else value

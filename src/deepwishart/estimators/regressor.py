@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from deepwishart._support.arguments import number
 from deepwishart.estimators import checks
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.conformal import conformal_quantile
 from deepwishart.pipeline import RescaledPredictive
 
 __all__ = ["DeepKernelRegressor"]
@@ -69,6 +71,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         n_features_in_, feature_names_in_: columns of ``X``.
         n_outputs_: columns of ``y``.
         seed_: seed derived from ``random_state``.
+        conformity_scores_: after :meth:`calibrate`, :math:`|y - m| / s` of its rows, ``(n, D)``.
 
     >>> X = np.linspace(-3, 3, 40).reshape(-1, 1)
     >>> y = 50 + 10 * np.sin(X).ravel()
@@ -92,11 +95,55 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
         return RescaledPredictive(self._predict(X), self._scaled.targets, self._single_column)
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval of probability ``coverage``."""
-        tail = 0.5 * (1.0 - number("coverage", coverage, high=1.0))
-        lower, upper = self.predict_distribution(X).quantile([tail, 1.0 - tail])
+    def predict_interval(
+        self, X: Any, coverage: float = 0.9, *, conformal: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        r"""Lower and upper end of an interval of probability ``coverage``.
+
+        The model's own interval is the central one of its predictive distribution, and right as far
+        as the model is. With ``conformal``, it is :math:`m \pm q s`, predictive mean and standard
+        deviation with the factor :math:`q` that would have covered the rows given to
+        :meth:`calibrate`. If those and the rows of ``X`` are exchangeable, the interval covers a
+        new target with probability ``coverage`` or more, on average over rows, whatever the model
+        is worth.
+
+        Args:
+            X: inputs.
+            coverage: the probability, for each column of the target.
+            conformal: use the calibration rows.
+        """
+        coverage = number("coverage", coverage, high=1.0)
+        distribution = self.predict_distribution(X)
+        if conformal:
+            check_is_fitted(
+                self,
+                "conformity_scores_",
+                msg="Conformal intervals need rows that the model was not trained on: call "
+                "calibrate(X, y) after fit.",
+            )
+            mean, std = distribution.mean_and_stddev()
+            reach = conformal_quantile(self.conformity_scores_, coverage) * std
+            return mean - reach, mean + reach
+        tail = 0.5 * (1.0 - coverage)
+        lower, upper = distribution.quantile([tail, 1.0 - tail])
         return lower, upper
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        r"""Keep how far rows that were *not* trained on are from their predictions, for
+        ``predict_interval(..., conformal=True)``; a new ``fit`` forgets it.
+
+        Args:
+            X: inputs, a few hundred rows or more: with n rows, the coverage of the intervals
+                varies around what was asked for by about :math:`\sqrt{c (1 - c) / n}`.
+            y: their targets.
+        """
+        distribution = self.predict_distribution(X)
+        targets = self._check_targets(y, reset=False)
+        mean, std = distribution.mean_and_stddev()
+        if targets.shape != mean.shape:
+            raise ValueError(f"y must have shape {mean.shape}, got {targets.shape}.")
+        self.conformity_scores_ = (np.abs(targets - mean) / std).reshape(len(mean), -1)
+        return self
 
     def predict_quantiles(self, X: Any, quantiles: float | Sequence[float]) -> np.ndarray:
         """Quantiles of every target.

@@ -18,7 +18,15 @@ from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
-__all__ = ["STRUCTURE", "check_config", "check_history", "is_count", "is_number", "require"]
+__all__ = [
+    "STRUCTURE",
+    "check_config",
+    "check_conformity",
+    "check_history",
+    "is_count",
+    "is_number",
+    "require",
+]
 
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
@@ -29,6 +37,7 @@ STRUCTURE = (
 _SINCE_0_2 = {"output": "inducing", "posterior": "bartlett"}
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
+_TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
 _POINTS = (
     "inducing_inputs",
@@ -93,6 +102,17 @@ def check_history(history: Mapping[str, Any]) -> None:
         numbers = isinstance(values, list) and all(is_number(value) for value in values)
         require(numbers, f"{name} of the history is no list of numbers")
     require(all(is_count(step, 0) for step in history["step"]), "a step of the history is no count")
+    tried = history.get("tried", [])
+    require(
+        isinstance(tried, list)
+        and all(
+            isinstance(each, dict)
+            and each.keys() == set(_TRIED)
+            and all(is_number(value) for value in each.values())
+            for each in tried
+        ),
+        "what was tried is no list of numbers by name",
+    )
 
 
 def _texts(values: Any) -> bool:
@@ -145,8 +165,35 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         is_count(width) and width * asked[0] <= max(_LARGEST_FEATURES, 64 * stored),
         f"width is {structure['width']!r:.40}",
     )
+    if "classes" in config:
+        _check_classes(config, tensors.get("likelihood.offset"))
+        return
     outputs = tensors.get("likelihood.log_noise")
     require(
         outputs is not None and outputs.numel() == config["num_outputs"],
         "num_outputs is not that of the likelihood",
+    )
+
+
+def _check_classes(config: Mapping[str, Any], offset: Tensor | None) -> None:
+    classes = config["classes"]
+    require(isinstance(classes, list) and len(classes) > 1, "classes are no list of labels")
+    kinds = {type(label) for label in classes}
+    require(
+        kinds in ({str}, {bool}, {int}, {float}) and sorted(set(classes)) == classes,
+        "classes are no sorted texts or numbers, all different",
+    )
+    latents = 1 if len(classes) == 2 else len(classes)
+    require(
+        config["single_column"] and offset is not None and offset.numel() == latents,
+        f"there are {len(classes)} classes, but not as many latent functions as they need",
+    )
+
+
+def check_conformity(scores: Tensor, num_outputs: int) -> None:
+    """Refuse scores of calibration rows that cannot be distances of ``num_outputs`` targets."""
+    fits = scores.ndim == 2 and scores.shape[1] == num_outputs and len(scores) > 0
+    require(
+        fits and scores.is_floating_point() and bool((scores >= 0).all()),
+        "conformity_scores are no distances of rows",
     )

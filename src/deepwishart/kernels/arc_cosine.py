@@ -28,7 +28,7 @@ class ArcCosine(DotProduct):
         order: 0 for steps, 1 for ReLUs.
         height: initial :math:`h`.
         bias: initial variance of the hidden units' biases; 0 for none, and then none is learned.
-        dtype, device: of the parameters.
+        dtype: of the parameters.
 
     >>> kernel = ArcCosine(order=1, bias=0.0)
     >>> kernel.square(torch.tensor([[3.0], [-2.0]])).tolist()
@@ -42,11 +42,10 @@ class ArcCosine(DotProduct):
         bias: float = 1.0,
         *,
         dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
     ) -> None:
         if order not in (0, 1):
             raise ValueError(f"ArcCosine has order 0 (steps) or 1 (ReLUs); got order={order}.")
-        super().__init__(height, bias, dtype=dtype, device=device)
+        super().__init__(height, bias, dtype=dtype)
         self.order = order
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:

@@ -111,8 +111,10 @@ class Scale(Combination):
     def __init__(self, kernel: Kernel, height: float = 1.0) -> None:
         super().__init__(kernel)
         like = next(kernel.parameters(), None)
-        dtype, device = (None, None) if like is None else (like.dtype, like.device)
-        self.log_height = log_parameter("height", height, dtype=dtype, device=device)
+        self.log_height = log_parameter(
+            "height", height, dtype=like.dtype if like is not None else None
+        )
+        self.to(None if like is None else like.device)
 
     @property
     def height(self) -> Tensor:

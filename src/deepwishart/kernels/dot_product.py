@@ -21,7 +21,7 @@ class DotProduct(Kernel):
     Args:
         height: initial :math:`h`.
         bias: initial :math:`b`; 0 for none, and then none is learned.
-        dtype, device: of the parameters.
+        dtype: of the parameters.
 
     >>> from deepwishart.kernels import Linear
     >>> Linear(bias=0.0).bias
@@ -36,14 +36,13 @@ class DotProduct(Kernel):
         bias: float = 1.0,
         *,
         dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        self.log_height = log_parameter("height", height, dtype=dtype, device=device)
+        self.log_height = log_parameter("height", height, dtype=dtype)
         if bias == 0:
             self.register_parameter("log_bias", None)
         else:
-            self.log_bias = log_parameter("bias", bias, dtype=dtype, device=device)
+            self.log_bias = log_parameter("bias", bias, dtype=dtype)
 
     @property
     def height(self) -> Tensor:
@@ -64,7 +63,7 @@ class Linear(DotProduct):
     r"""The kernel :math:`k(x, y) = h (b + \sum_\lambda x_\lambda y_\lambda / \ell_\lambda^2)`.
 
     Args:
-        height, bias, dtype, device: as in :class:`DotProduct`.
+        height, bias, dtype: as in :class:`DotProduct`.
         num_features: None for :math:`\ell = 1`, which the height already covers; D for one
             lengthscale per feature (ARD).
 
@@ -81,16 +80,13 @@ class Linear(DotProduct):
         num_features: int | None = None,
         *,
         dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(height, bias, dtype=dtype, device=device)
+        super().__init__(height, bias, dtype=dtype)
         self.num_features = num_features
         if num_features is None:
             self.register_parameter("log_lengthscale", None)
         else:
-            self.log_lengthscale = log_parameter(
-                "lengthscale", 1.0, num_features, dtype=dtype, device=device
-            )
+            self.log_lengthscale = log_parameter("lengthscale", 1.0, num_features, dtype=dtype)
 
     @property
     def lengthscale(self) -> Tensor:

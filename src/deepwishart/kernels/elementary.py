@@ -86,12 +86,10 @@ def log_parameter(
     num_features: int | None = None,
     *,
     dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
 ) -> nn.Parameter:
     r"""A positive parameter stored as :math:`\log v`, so that any real step keeps it positive; a
     vector with ``num_features``, else a scalar. Errors call it ``name``."""
     shape: tuple[int, ...] = ()
     if num_features is not None:
         shape = (whole_number("num_features", num_features, also="None or "),)
-    logarithm = math.log(number(name, value))
-    return nn.Parameter(torch.full(shape, logarithm, dtype=dtype, device=device))
+    return nn.Parameter(torch.full(shape, math.log(number(name, value)), dtype=dtype))

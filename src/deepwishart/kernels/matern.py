@@ -8,52 +8,6 @@ from deepwishart.kernels.elementary import safe_sqrt, with_slope
 from deepwishart.kernels.stationary import Stationary
 
 
-class Matern12(Stationary):
-    r"""The exponential kernel :math:`k(x, y) = h e^{-a}`, :math:`a = \sqrt R`.
-
-    It has a cusp where points coincide; the gradient there is taken to be 0. :math:`R` and the
-    arguments are those of :class:`Stationary`.
-
-    >>> import torch
-    >>> round(Matern12().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-    0.3679
-    """
-
-    def profile(self, squared_distance: Tensor) -> Tensor:
-        r"""The correlation :math:`\exp(-\sqrt R)`."""
-        return matern12_profile(squared_distance)
-
-
-class Matern32(Stationary):
-    r"""The kernel :math:`k(x, y) = h (1 + a) e^{-a}`, :math:`a = \sqrt{3R}`.
-
-    :math:`R` and the arguments are those of :class:`Stationary`.
-
-    >>> import torch
-    >>> round(Matern32().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-    0.4834
-    """
-
-    def profile(self, squared_distance: Tensor) -> Tensor:
-        r"""The correlation :math:`(1 + \sqrt{3R}) \exp(-\sqrt{3R})`."""
-        return matern32_profile(squared_distance)
-
-
-class Matern52(Stationary):
-    r"""The kernel :math:`k(x, y) = h (1 + a + a^2/3) e^{-a}`, :math:`a = \sqrt{5R}`.
-
-    :math:`R` and the arguments are those of :class:`Stationary`.
-
-    >>> import torch
-    >>> round(Matern52().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
-    0.524
-    """
-
-    def profile(self, squared_distance: Tensor) -> Tensor:
-        r"""The correlation :math:`(1 + \sqrt{5R} + 5R/3) \exp(-\sqrt{5R})`."""
-        return matern52_profile(squared_distance)
-
-
 def matern12_profile(squared_distance: Tensor) -> Tensor:
     r"""The function :math:`\rho_{1/2}(R) = \exp(-\sqrt R)`."""
     return (-safe_sqrt(squared_distance)).exp()
@@ -88,3 +42,43 @@ def matern52_profile(squared_distance: Tensor) -> Tensor:
         return (-5.0 / 6.0) * gradient * matern32_profile(R * (5.0 / 3.0))
 
     return with_slope(value, times_slope, squared_distance)
+
+
+class Matern12(Stationary):
+    r"""The exponential kernel :math:`k(x, y) = h e^{-a}`, :math:`a = \sqrt R`.
+
+    It has a cusp where points coincide; the gradient there is taken to be 0. :math:`R` and the
+    arguments are those of :class:`Stationary`.
+
+    >>> import torch
+    >>> round(Matern12().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.3679
+    """
+
+    profile = staticmethod(matern12_profile)
+
+
+class Matern32(Stationary):
+    r"""The kernel :math:`k(x, y) = h (1 + a) e^{-a}`, :math:`a = \sqrt{3R}`.
+
+    :math:`R` and the arguments are those of :class:`Stationary`.
+
+    >>> import torch
+    >>> round(Matern32().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.4834
+    """
+
+    profile = staticmethod(matern32_profile)
+
+
+class Matern52(Stationary):
+    r"""The kernel :math:`k(x, y) = h (1 + a + a^2/3) e^{-a}`, :math:`a = \sqrt{5R}`.
+
+    :math:`R` and the arguments are those of :class:`Stationary`.
+
+    >>> import torch
+    >>> round(Matern52().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.524
+    """
+
+    profile = staticmethod(matern52_profile)

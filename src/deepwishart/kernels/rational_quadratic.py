@@ -18,7 +18,7 @@ class RationalQuadratic(Stationary):
 
     Args:
         alpha: initial :math:`\alpha`; small values mix widely different lengthscales.
-        height, lengthscale, num_features, dtype, device: as in :class:`Stationary`.
+        height, lengthscale, num_features, dtype: as in :class:`Stationary`.
 
     >>> kernel = RationalQuadratic(alpha=1.0)
     >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
@@ -33,10 +33,9 @@ class RationalQuadratic(Stationary):
         num_features: int | None = None,
         *,
         dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(height, lengthscale, num_features, dtype=dtype, device=device)
-        self.log_alpha = log_parameter("alpha", alpha, dtype=dtype, device=device)
+        super().__init__(height, lengthscale, num_features, dtype=dtype)
+        self.log_alpha = log_parameter("alpha", alpha, dtype=dtype)
 
     @property
     def alpha(self) -> Tensor:

@@ -45,7 +45,6 @@ def make(
     *,
     num_features: int | None = None,
     dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
 ) -> Kernel:
     """A new kernel with the default initial values, or a copy of a given one.
 
@@ -54,14 +53,14 @@ def make(
             not share parameters.
         num_features: one lengthscale per feature (ARD); ignored by the arc-cosine kernels, which
             have no lengthscale, and by a given kernel, which has decided already.
-        dtype, device: of the parameters.
+        dtype: of the parameters.
 
     >>> make("matern32", num_features=4)
     Matern32(height=1, lengthscale=[1, 1, 1, 1])
     """
     if isinstance(name, Kernel):
-        return copy.deepcopy(name).to(dtype=dtype, device=device)
+        return copy.deepcopy(name).to(dtype=dtype)
     check_choice("kernel", name, names())
     if name in _ARD:
-        return _ARD[name](num_features=num_features, dtype=dtype, device=device)
-    return _WITHOUT_ARD[name](dtype=dtype, device=device)
+        return _ARD[name](num_features=num_features, dtype=dtype)
+    return _WITHOUT_ARD[name](dtype=dtype)

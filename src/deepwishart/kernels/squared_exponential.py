@@ -20,7 +20,7 @@ class SquaredExponential(Stationary):
         height: initial :math:`h`.
         lengthscale: initial :math:`\ell`.
         num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype, device: of the parameters.
+        dtype: of the parameters.
 
     >>> kernel = SquaredExponential(height=2.0)
     >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]

@@ -21,7 +21,7 @@ class Stationary(Kernel):
         height: initial :math:`h`, the kernel of a point with itself.
         lengthscale: initial :math:`\ell`, the same for every feature.
         num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype, device: of the parameters.
+        dtype: of the parameters.
 
     >>> class Cauchy(Stationary):
     ...     def profile(self, squared_distance):
@@ -37,14 +37,11 @@ class Stationary(Kernel):
         num_features: int | None = None,
         *,
         dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
         self.num_features = num_features
-        self.log_height = log_parameter("height", height, dtype=dtype, device=device)
-        self.log_lengthscale = log_parameter(
-            "lengthscale", lengthscale, num_features, dtype=dtype, device=device
-        )
+        self.log_height = log_parameter("height", height, dtype=dtype)
+        self.log_lengthscale = log_parameter("lengthscale", lengthscale, num_features, dtype=dtype)
 
     @abstractmethod
     def profile(self, squared_distance: Tensor) -> Tensor:

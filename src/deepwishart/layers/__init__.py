@@ -8,6 +8,7 @@ from deepwishart.layers.global_inducing import GlobalInducingLayer
 from deepwishart.layers.inducing_output import GPOutputLayer
 from deepwishart.layers.inverse_wishart import InverseWishartLayer
 from deepwishart.layers.output import OutputLayer, OutputSample
+from deepwishart.layers.stacked_output import StackedOutputLayer
 from deepwishart.layers.wishart import WishartLayer
 from deepwishart.operations.draw_rows import Conditional
 
@@ -30,5 +31,6 @@ __all__ = [
     "OutputLayer",
     "OutputSample",
     "Rows",
+    "StackedOutputLayer",
     "WishartLayer",
 ]

@@ -59,16 +59,14 @@ class LayerSample(ABC):
     (torch.Size([10, 5, 1]), torch.Size([10, 3, 1]))
     """
 
+    #: :math:`\log p - \log q` of what was sampled, and in expectation of what was integrated
+    #: out; ``(S,)``, or ``()`` where it is the same for all samples.
+    log_ratio: Tensor
+
     @property
     @abstractmethod
     def inducing(self) -> Inducing:
         """The layer at the inducing points, which is what the next layer receives."""
-
-    @property
-    @abstractmethod
-    def log_ratio(self) -> Tensor:
-        r""":math:`\log p - \log q` of what was sampled, and in expectation of what was integrated
-        out; ``(S,)``, or ``()`` where it is the same for all samples."""
 
     @abstractmethod
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Rows:
@@ -82,12 +80,7 @@ class LayerSample(ABC):
 
 
 class NamedPart(nn.Module):
-    """A part of a model that errors can name.
-
-    Args:
-        name: what error messages call the part.
-        jitter: relative jitter on kernel matrices.
-    """
+    """A part of a model that errors can name, with its relative jitter on kernel matrices."""
 
     def __init__(self, name: str, jitter: float) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ Rows enter through :math:`A A^\top, A y, \sum_t k_{tt}, y^\top y` and N alone: t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -98,7 +98,7 @@ class CollapsedOutputLayer(OutputLayer):
         covariance = self.covariance.inducing(inducing, self.jitter)
         what = f"the kernel matrix of {self.name}"
         inverse = linalg.factor(covariance.detach(), what=what).inverse
-        return CollapsedSample(self, inducing, covariance, inverse)
+        return CollapsedSample(self, inducing, covariance, inverse, covariance.new_zeros(()))
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,7 @@ class CollapsedSample(OutputSample):
     inputs: Inducing
     covariance: Tensor
     inverse: Tensor
-
-    @property
-    def log_ratio(self) -> Tensor:
-        return self.covariance.new_zeros(())
+    log_ratio: Tensor
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
@@ -124,38 +121,26 @@ class CollapsedSample(OutputSample):
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         sums, noise = _Sums(*summary), _noise(likelihood)
         what = f"the posterior of {self.layer.name}"
+        trace = sums.gram.diagonal(dim1=-2, dim2=-1).sum(-1)
         columns = (
             explained(sums.gram, sums.products, noise, what=what)
             - 0.5 * sums.number * (2 * math.pi * noise).log()
             - 0.5 * sums.squares / noise
-            - 0.5 * (sums.variances - _trace(sums.gram)).unsqueeze(-1) / noise
+            - 0.5 * (sums.variances - trace).unsqueeze(-1) / noise
         )
         return columns.sum(-1)
 
     def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
         if summary is None:
             raise ValueError(f"{self.layer.name} predicts from the sums over its training rows.")
-        fit = _Fit.of(_Sums(*summary), _noise(likelihood), self.layer.name)
-        ratio = self.covariance.new_zeros(())
-        return CollapsedFunction(self.layer, self.inputs, ratio, self.inverse, fit)
-
-
-@dataclass(frozen=True)
-class _Fit:
-    r""":math:`L_B` and its inverse for each column, ``(..., D, P, P)``, and
-    :math:`c = L_B^{-1} A y / \sigma^2`, ``(..., D, P)``."""
-
-    lower: Tensor
-    inverse: Tensor
-    whitened: Tensor
-
-    @classmethod
-    def of(cls, sums: _Sums, noise: Tensor, name: str) -> _Fit:
+        sums, noise = _Sums(*summary), _noise(likelihood)
         eye = torch.eye(sums.gram.shape[-1], dtype=noise.dtype, device=noise.device)
         inner = sums.gram.unsqueeze(-3) / noise[:, None, None] + eye
-        lower, inverse = linalg.factor(inner, what=f"the posterior of {name}")
-        products = (sums.products / noise).mT.unsqueeze(-1)
-        return cls(lower, inverse, (inverse @ products).squeeze(-1))
+        fitted = linalg.factor(inner, what=f"the posterior of {self.layer.name}").inverse
+        weights = fitted.mT @ (fitted @ (sums.products / noise).mT.unsqueeze(-1))
+        return CollapsedFunction(
+            self.layer, self.inputs, self.log_ratio, self.inverse, fitted, weights.squeeze(-1).mT
+        )
 
 
 @dataclass(frozen=True)
@@ -163,42 +148,33 @@ class CollapsedFunction(GaussianSample):
     r"""The posterior of the function given all training rows, per posterior sample: with
     :math:`a_t = L^{-1} k_{it}`,
 
-    .. math:: m_t = a_t^\top L_B^{-\top} c, \qquad
-              v_t = k_{tt} - |a_t|^2 + |L_B^{-1} a_t|^2.
+    .. math:: m_t = a_t^\top w, \qquad v_t = k_{tt} - |a_t|^2 + |L_B^{-1} a_t|^2, \qquad
+              w = L_B^{-\top} L_B^{-1} A y / \sigma^2
+
+    from ``inverse`` :math:`L^{-1}`, ``fitted`` :math:`L_B^{-1}` of each column, ``(..., D, P, P)``,
+    and ``weights`` :math:`w`, ``(..., P, D)``.
     """
 
     inverse: Tensor
-    fit: _Fit
-    _weights: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        weights = (self.fit.inverse.mT @ self.fit.whitened.unsqueeze(-1)).squeeze(-1).mT
-        object.__setattr__(self, "_weights", weights)  # (..., P, D)
-
-    @property
-    def inducing(self) -> Inducing:
-        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
+    fitted: Tensor
+    weights: Tensor
 
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
-        mean, unexplained = condition(self.inverse, cross, own, self._weights)
+        mean, unexplained = condition(self.inverse, cross, own, self.weights)
         spread = []
         for column in range(self.layer.width):
-            projection = self.fit.inverse[..., column, :, :] @ self.inverse
-            _, rest = condition(projection, cross, own, self._weights)
+            projection = self.fitted[..., column, :, :] @ self.inverse
+            _, rest = condition(projection, cross, own, self.weights)
             spread.append(own - rest)
         return mean, unexplained.unsqueeze(-1) + torch.stack(spread, dim=-1)
 
     def joint_moments(self, rows: Rows) -> JointMoments:
         cross, square = self.layer.covariance.joint(self.inputs, rows)
         projected = (self.inverse @ cross).unsqueeze(-3)
-        spread = self.fit.inverse @ projected
+        spread = self.fitted @ projected
         covariance = square.unsqueeze(-3) - projected.mT @ projected + spread.mT @ spread
-        return JointMoments(projected.squeeze(-3).mT @ self._weights, covariance, square)
-
-
-def _trace(matrix: Tensor) -> Tensor:
-    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return JointMoments(projected.squeeze(-3).mT @ self.weights, covariance, square)
 
 
 def _noise(likelihood: Likelihood) -> Tensor:

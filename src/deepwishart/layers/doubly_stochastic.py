@@ -27,6 +27,7 @@ from deepwishart.layers.gaussian import (
     JointMoments,
 )
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.operations.gaussian import formed
 from deepwishart.randomness import Randomness
 
 __all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
@@ -50,7 +51,7 @@ class DoublyStochasticSample(GaussianSample):
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean and variance of each row, ``(..., N, D)`` both."""
         cross, own = self.layer.covariance.rows(self.inputs, rows)
-        projected = self.inverse @ (cross if isinstance(cross, Tensor) else cross.form())
+        projected = self.inverse @ formed(cross)
         floor = torch.finfo(own.dtype).eps * own.detach()
         variance = torch.maximum(own - projected.square().sum(-2), floor).unsqueeze(-1)
         if self.root is not None:
@@ -77,13 +78,8 @@ class DoublyStochasticSample(GaussianSample):
 
 
 class WhitenedInducing(nn.Module):
-    r"""Inducing inputs :math:`Z` and :math:`q(e_d)`.
-
-    Args:
-        inputs: initial :math:`Z`, ``(P, D_in)``.
-        width: number of columns.
-        initial_root: initial :math:`R_d` as a multiple of the identity.
-    """
+    r"""Inducing inputs :math:`Z`, ``(P, D_in)``, and :math:`q(e_d)` of each column, with
+    :math:`R_d` at first a multiple of the identity."""
 
     def __init__(self, inputs: Tensor, width: int, initial_root: float) -> None:
         super().__init__()
@@ -133,17 +129,16 @@ class WhitenedInducing(nn.Module):
         covariance = layer.covariance.inducing(self.inputs, layer.jitter)
         inverse = linalg.factor(covariance, what=f"the kernel matrix of {layer.name}").inverse
         root, whitened = self.root, self.mean
+        given: tuple[Tensor, Tensor | None] = (whitened, root)
         if integrate:
             squares = root.square().sum() + whitened.square().sum() - whitened.numel()
             ratio = self.log_root_diagonal.sum() - 0.5 * squares
-            return DoublyStochasticSample(
-                layer, self.inputs, ratio, inverse, whitened, root, mean_weights
-            )
-        standard = random.normal(layer.width, root.shape[-1])
-        drawn = whitened + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
-        squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
-        ratio = 0.5 * squares + self.log_root_diagonal.sum()
-        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, drawn, None, mean_weights)
+        else:
+            standard = random.normal(layer.width, root.shape[-1])
+            drawn = whitened + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
+            squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
+            ratio, given = 0.5 * squares + self.log_root_diagonal.sum(), (drawn, None)
+        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, *given, mean_weights)
 
 
 class DoublyStochasticLayer(GaussianLayer):
@@ -157,6 +152,8 @@ class DoublyStochasticLayer(GaussianLayer):
         width: number of columns.
         mean_weights: :math:`W`, ``(D_in, width)``, or ``None`` for a zero mean.
         initial_root: initial :math:`R_d` as a multiple of the identity.
+        start_noise: variance, relative to the prior's, with which :meth:`start_from` takes features
+            to be observed.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ZZ}`.
 
@@ -180,12 +177,14 @@ class DoublyStochasticLayer(GaussianLayer):
         *,
         mean_weights: Tensor | None = None,
         initial_root: float = 1.0,
+        start_noise: float = 1e-2,
         name: str = "layer 1",
         jitter: float = 1e-6,
     ) -> None:
         super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
         self.whitened = WhitenedInducing(inducing_inputs, width, initial_root)
         self.register_buffer("mean_weights", mean_weights)
+        self.start_noise = start_noise
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
@@ -197,7 +196,9 @@ class DoublyStochasticLayer(GaussianLayer):
         assert isinstance(inducing, Tensor)
         mean = 0.0 if self.mean_weights is None else inducing @ self.mean_weights
         target = features - mean
-        self.whitened.start_from(self.covariance, self.jitter, inducing, target, ridge=1e-2)
+        self.whitened.start_from(
+            self.covariance, self.jitter, inducing, target, ridge=self.start_noise
+        )
         return features
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,15 +98,8 @@ class Covariance:
 
 
 class GaussianPrior(NamedPart):
-    r"""The prior :math:`P(F) = \prod_\lambda \mathcal N(f_\lambda; 0, s K)` over a layer's columns.
-
-    Args:
-        kernel: :math:`K`, applied to the previous layer.
-        width: number of columns.
-        variance: :math:`s`.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ii}`.
-    """
+    r"""The prior :math:`P(F) = \prod_\lambda \mathcal N(f_\lambda; 0, s K)` over a layer's
+    ``width`` columns; ``variance`` is :math:`s`."""
 
     def __init__(
         self, kernel: Kernel, width: int, *, variance: float, name: str, jitter: float
@@ -140,8 +134,7 @@ class GaussianLayer(GaussianPrior, Layer):
     """
 
 
-@dataclass(frozen=True)
-class JointMoments:
+class JointMoments(NamedTuple):
     """Mean ``(..., N, D)`` and covariance over rows for each column, ``(..., D, N, N)``, or
     ``(..., 1, N, N)`` where all columns share it; with the prior's covariance ``(..., N, N)``,
     whose size says how exact the other is."""
@@ -150,30 +143,19 @@ class JointMoments:
     covariance: Tensor
     prior: Tensor
 
-    def draw(self, epsilon: Tensor, jitter: float, what: str) -> Tensor:
-        """A sample from standard normal ``epsilon`` ``(S, N, D)``."""
-        relative = self.prior.unsqueeze(-3)
-        root = linalg.cholesky(self.covariance, jitter=jitter, relative_to=relative, what=what)
-        return self.mean + (root @ epsilon.mT.unsqueeze(-1)).squeeze(-1).mT
-
 
 @dataclass(frozen=True)
 class GaussianSample(LayerSample):
-    """Samples of a layer whose rows are Gaussian; a subclass says with which moments.
-
-    Args:
-        layer: the layer that was sampled.
-        inputs: the layer below at the inducing points.
-        ratio: :math:`\\log p - \\log q`.
-    """
+    """Samples of a layer whose rows are Gaussian, given the layer below at the inducing points
+    (``inputs``); a subclass says with which moments."""
 
     layer: GaussianPrior
     inputs: Inducing
-    ratio: Tensor
+    log_ratio: Tensor
 
     @property
-    def log_ratio(self) -> Tensor:
-        return self.ratio
+    def inducing(self) -> Inducing:
+        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
 
     @abstractmethod
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
@@ -190,28 +172,25 @@ class GaussianSample(LayerSample):
         return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
 
     def _joint_rows(self, rows: Rows, random: RowRandomness) -> Tensor:
-        moments = self.joint_moments(rows)
-        epsilon = random.normal(*moments.mean.shape[-2:])
-        what = f"the conditional covariance of {self.layer.name}"
-        return moments.draw(epsilon, self.layer.jitter, what)
+        mean, covariance, prior = self.joint_moments(rows)
+        root = linalg.cholesky(
+            covariance,
+            jitter=self.layer.jitter,
+            relative_to=prior.unsqueeze(-3),
+            what=f"the conditional covariance of {self.layer.name}",
+        )
+        epsilon = random.normal(*mean.shape[-2:])
+        return mean + (root @ epsilon.mT.unsqueeze(-1)).squeeze(-1).mT
 
 
 @dataclass(frozen=True)
 class ProjectedSample(GaussianSample):
     r"""Rows with mean :math:`(H \Sigma_{it})^\top w` and variance
-    :math:`\Sigma_{tt} - |H \Sigma_{it}|^2`.
-
-    Args:
-        projection: :math:`H`, ``(..., P, P)``.
-        weights: :math:`w`, ``(..., P, D)``.
-    """
+    :math:`\Sigma_{tt} - |H \Sigma_{it}|^2`, where :math:`H` ``(..., P, P)`` is the ``projection``
+    and :math:`w` ``(..., P, D)`` are the ``weights``."""
 
     projection: Tensor
     weights: Tensor
-
-    @property
-    def inducing(self) -> Inducing:
-        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
 
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
@@ -225,8 +204,7 @@ class ProjectedSample(GaussianSample):
         return JointMoments(projected.mT @ self.weights, covariance.unsqueeze(-3), square)
 
 
-@dataclass(frozen=True)
-class ConditionalSample(GaussianSample):
+class ConditionalSample(ProjectedSample):
     r"""Rows given sampled inducing points :math:`F_i`:
 
     .. math:: F_t \mid F_i \sim \mathcal{MN}\big(\Sigma_{ti} \Sigma_{ii}^{-1} F_i,\;
@@ -240,15 +218,15 @@ class ConditionalSample(GaussianSample):
 
     given: Conditional
 
+    def __init__(
+        self, layer: GaussianPrior, inputs: Inducing, log_ratio: Tensor, given: Conditional
+    ) -> None:
+        super().__init__(layer, inputs, log_ratio, given.inverse, given.weights)
+        object.__setattr__(self, "given", given)
+
     @property
     def inducing(self) -> Tensor:
         return self.given.root
-
-    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        return self._projected.moments(rows)
-
-    def joint_moments(self, rows: Rows) -> JointMoments:
-        return self._projected.joint_moments(rows)
 
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
         if joint:
@@ -256,8 +234,3 @@ class ConditionalSample(GaussianSample):
         cross, own = self.layer.covariance.rows(self.inputs, rows)
         epsilon = random.normal(own.shape[-1], self.given.root.shape[-1])
         return draw_rows(self.given, cross, own, epsilon)
-
-    @property
-    def _projected(self) -> ProjectedSample:
-        given = self.given
-        return ProjectedSample(self.layer, self.inputs, self.ratio, given.inverse, given.weights)

@@ -28,12 +28,8 @@ __all__ = ["GlobalInducingLayer", "PseudoObservations"]
 
 
 class PseudoObservations(nn.Module):
-    r"""Learned observations :math:`M^\top v` of a Gaussian, with unit noise.
-
-    Args:
-        targets: initial :math:`v`, ``(P, D)``.
-        precision: initial :math:`\Lambda = M M^\top`, as a multiple of the identity.
-    """
+    r"""Learned observations :math:`M^\top v` of a Gaussian, with unit noise; :math:`v` is
+    ``(P, D)``, and :math:`\Lambda = M M^\top` at first a multiple of the identity."""
 
     def __init__(self, targets: Tensor, precision: float) -> None:
         super().__init__()

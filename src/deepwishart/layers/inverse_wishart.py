@@ -13,6 +13,7 @@ from deepwishart.distributions import InverseWishart
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
 from deepwishart.layers.gaussian import Covariance
+from deepwishart.operations.gaussian import formed
 from deepwishart.randomness import Randomness, RowRandomness
 
 __all__ = ["InverseWishartLayer"]
@@ -27,21 +28,17 @@ class InverseWishartSample(LayerSample):
     inputs: Inducing
     factor: linalg.Factor
     root: Tensor
-    ratio: Tensor
+    log_ratio: Tensor
 
     @property
     def inducing(self) -> GramInducing:
         return GramInducing(self.root @ self.root.mT)
 
-    @property
-    def log_ratio(self) -> Tensor:
-        return self.ratio
-
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> GramRows:
         if joint:
             return self._joint_rows(rows, random)
         cross, own = self.layer.covariance.rows(self.inputs, rows)
-        projected = self.factor.inverse @ (cross if isinstance(cross, Tensor) else cross.form())
+        projected = self.factor.inverse @ formed(cross)
         delta, size = self.layer.log_degrees.exp(), self.layer.num_inducing
         floor = torch.finfo(own.dtype).eps * own.detach()
         conditional = torch.maximum(own - projected.square().sum(-2), floor)

@@ -47,10 +47,8 @@ class OutputSample(ABC):
     torch.Size([5, 1])
     """
 
-    @property
-    @abstractmethod
-    def log_ratio(self) -> Tensor:
-        r""":math:`\mathbb E_Q \log p(u)/q(u)`, where it is not part of :meth:`data_term`."""
+    #: :math:`\mathbb E_Q \log p(u)/q(u)`, where it is not part of :meth:`data_term`.
+    log_ratio: Tensor
 
     @abstractmethod
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
@@ -106,10 +104,7 @@ class InducingOutputSample(OutputSample):
 
     def __init__(self, function: GaussianSample) -> None:
         self.function = function
-
-    @property
-    def log_ratio(self) -> Tensor:
-        return self.function.log_ratio
+        self.log_ratio = function.log_ratio
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         mean, variance = self.function.moments(rows)

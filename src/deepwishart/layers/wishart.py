@@ -23,9 +23,6 @@ __all__ = ["POSTERIORS", "WishartLayer"]
 
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
 
-_SMALLEST_START = 0.1  # smallest diagonal of a Bartlett factor to start from
-_START_NOISE = 0.03  # variance, relative to the prior's, with which a start has been "observed"
-
 
 class WishartLayer(GaussianLayer):
     r""":math:`P(G_\ell \mid G_{\ell-1}) = \mathcal W(\tfrac1\nu K(G_{\ell-1}), \nu)`, posterior
@@ -53,6 +50,8 @@ class WishartLayer(GaussianLayer):
             the score's own dependence on them would add.
         initial_mixing: initial :math:`q`. The paper's experiments start at 0.018; values from 1e-4
             down were measured to train faster (docs, "Choosing").
+        start_noise: variance :math:`\lambda`, relative to the prior's, with which
+            :meth:`start_from` takes features to be observed.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
         dtype: of the parameters.
@@ -79,12 +78,14 @@ class WishartLayer(GaussianLayer):
         posterior: str = "bartlett",
         sticking_the_landing: bool = True,
         initial_mixing: float = 1e-6,
+        start_noise: float = 0.03,
         name: str = "layer 1",
         jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
         self.sticking_the_landing = sticking_the_landing
+        self.start_noise = start_noise
         rank = rank_of(width, num_inducing)
 
         def normal(columns: int) -> Tensor:
@@ -147,13 +148,15 @@ class WishartLayer(GaussianLayer):
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
         r"""Start as if ``features`` :math:`F` had been observed with noise of variance
-        :math:`\tau^2 = 0.03/\nu`, coordinate by coordinate:
+        :math:`\tau^2 = \lambda/\nu`, coordinate by coordinate:
 
         .. math:: A = (L^\top L + \tau^2 I)^{-1} L^\top F U, \qquad
                   \sigma_{ij}^2 = \big(1 + |L_{:i}|^2/\tau^2\big)^{-1}, \qquad V V^\top = \Sigma,
 
         with :math:`U` the rotation that makes :math:`F U` lower trapezoidal. Entries of redundant
-        inducing points, of which :math:`F` says nothing, start at the prior and cost nothing.
+        inducing points, of which :math:`F` says nothing, start at the prior and cost nothing. The
+        squared diagonal of :math:`A` is at least its prior mean times
+        :math:`\lambda/(1 + \lambda)`.
         """
         rank = self.mean.shape[-1]
         covariance = self.covariance.inducing(inducing, self.jitter)
@@ -161,12 +164,14 @@ class WishartLayer(GaussianLayer):
         rotation = torch.linalg.qr(features[:rank].mT).Q
         rotated = features @ rotation
         rotated = rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)
-        tau2 = _START_NOISE * self.variance
+        tau2 = self.start_noise * self.variance
         inner = lower.mT @ lower
         eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
         observed = linalg.cholesky(inner + tau2 * eye, what=f"the start of {self.name}")
         centre = torch.cholesky_solve(lower.mT @ rotated, observed).tril()
-        diagonal = centre.diagonal().clamp_min(_SMALLEST_START)
+        expected = 2.0 * self.log_concentration.exp()  # of the squares, under the prior
+        least = (expected * self.start_noise / (1.0 + self.start_noise)).sqrt()
+        diagonal = torch.maximum(centre.diagonal(), least)
         centre.diagonal().copy_(diagonal)
         self.mean.copy_(centre)
         self.log_deviation.copy_(-0.5 * torch.log1p(inner.diagonal() / tau2).unsqueeze(-1))

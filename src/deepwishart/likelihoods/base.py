@@ -14,6 +14,9 @@ from deepwishart._support.arguments import whole_number
 
 __all__ = ["Likelihood", "Mixture"]
 
+#: Logarithms of variances and rates beyond this are treated as if they were this.
+LARGEST_LOG = 40.0
+
 
 class Mixture(NamedTuple):
     r"""A predictive distribution as a weighted sum of simple ones.
@@ -64,6 +67,17 @@ class Likelihood(nn.Module, ABC):
         self.num_outputs = whole_number("num_outputs", num_outputs)
         self.num_latents = num_outputs if num_latents is None else num_latents
 
+    @property
+    def num_columns(self) -> int:
+        """Number of columns of ``y`` in training: the targets, and what else there is to know."""
+        return self.num_outputs
+
+    @property
+    def latent_groups(self) -> tuple[int, ...]:
+        """Numbers of neighbouring latent columns that have one kernel and one posterior covariance
+        in common; all have, unless a likelihood says otherwise."""
+        return (self.num_latents,)
+
     @abstractmethod
     def distribution(self, latents: Tensor) -> Distribution:
         """The targets given the latent functions, ``(..., N, num_latents)``: a distribution with
@@ -93,6 +107,9 @@ class Likelihood(nn.Module, ABC):
         """Latents ``(N, num_latents)`` for the output layer to start from, given targets."""
         return y if self.num_latents == self.num_outputs else y.new_zeros(len(y), self.num_latents)
 
+    def start_from(self, y: Tensor) -> None:
+        """Set parameters to what suits targets, before training; nothing unless overridden."""
+
     def summary(self) -> dict[str, float]:
         """Numbers worth recording during training, by name."""
         return {}
@@ -105,10 +122,22 @@ class Likelihood(nn.Module, ABC):
                 f"{self.num_outputs} targets: it has to define expected_log_prob and predictive, "
                 "since one-dimensional quadrature does not apply."
             )
-        nodes, weights = np.polynomial.hermite_e.hermegauss(self.num_nodes)
-        x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
-        # The root of a variance that is exactly zero has no gradient.
-        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-        # Logarithms are taken before rounding: single precision knows no number as small as the
-        # outermost weights of many nodes.
-        return mean + deviation * x, mean.new_tensor(np.log(weights / weights.sum()))
+        return gauss_hermite(mean, variance, self.num_nodes)
+
+
+def gauss_hermite(mean: Tensor, variance: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Values ``(Q, ...)`` of a Gaussian variable at quadrature nodes, and log weights ``(Q,)``."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
+    x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
+    # The root of a variance that is exactly zero has no gradient.
+    deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
+    # Logarithms are taken before rounding: single precision knows no number as small as the
+    # outermost weights of many nodes.
+    return mean + deviation * x, mean.new_tensor(np.log(weights / weights.sum()))
+
+
+def bounded_exp(x: Tensor) -> Tensor:
+    """:math:`e^x`, and from 40 on its tangent there: values and gradients stay finite in single
+    precision, and the gradient points back."""
+    inside = x.clamp_max(LARGEST_LOG)
+    return inside.exp() * (1.0 + (x - inside))

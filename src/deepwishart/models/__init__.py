@@ -2,7 +2,7 @@
 
 from deepwishart.models.build import OUTPUTS, PROCESSES, build
 from deepwishart.models.posterior import FunctionSamples, Posterior
-from deepwishart.models.prior import PriorSample, sample_prior
+from deepwishart.models.prior import Prior, PriorSample, sample_prior
 from deepwishart.models.process import DeepKernelProcess
 from deepwishart.models.sample import ProcessSample
 
@@ -12,6 +12,7 @@ __all__ = [
     "DeepKernelProcess",
     "FunctionSamples",
     "Posterior",
+    "Prior",
     "PriorSample",
     "ProcessSample",
     "build",

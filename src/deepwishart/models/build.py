@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,7 @@ from deepwishart.layers import (
     InverseWishartLayer,
     Layer,
     OutputLayer,
+    StackedOutputLayer,
     WishartLayer,
 )
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -39,6 +41,9 @@ from deepwishart.models.process import DeepKernelProcess
 __all__ = ["OUTPUTS", "PROCESSES", "build"]
 
 OUTPUTS = ("inducing", "collapsed")
+# Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
+_COLLAPSED_JITTER = 1e-8
+_START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
 T = TypeVar("T")
 
 
@@ -47,11 +52,13 @@ class _Plan:
     """Everything a process needs to make its layers."""
 
     inducing_inputs: Tensor
+    num_rows: int
     widths: Sequence[int]
     kernels: Sequence[str | Kernel]
     mixing: float
     posterior: str
     jitter: float
+    output_jitter: float
     linear_mean: bool
     generator: torch.Generator
 
@@ -62,6 +69,14 @@ class _Plan:
     @property
     def num_inducing(self) -> int:
         return self.inducing_inputs.shape[0]
+
+    def start_noise(self, index: int) -> float:
+        r"""Noise :math:`\lambda`, relative to the prior variance, with which the start of a layer
+        counts as observed: :math:`P \nu` entries, each at
+        :math:`\tfrac12 \log(1 + 1/\lambda)`, then cost about :data:`_START_COST` nats per row.
+        Where rows are many, next to none."""
+        entries = self.num_inducing * self.widths[index]
+        return 1.0 / math.expm1(min(2.0 * _START_COST * self.num_rows / entries, 100.0))
 
     def make_kernel(self, index: int) -> Kernel:
         """ARD in the first layer, where features exist; isotropic after it."""
@@ -138,34 +153,40 @@ def build(
     depth = depth if layers is None else len(layers) + 1
     _check_choices(process, output, depth, num_inducing, mixing, linear_mean, likelihood)
     generator = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
+    likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
+    likelihood.start_from(y)
     if inducing_inputs is None:
-        points, rows = select_inducing(X, num_inducing, generator)
+        selected = select_inducing(X, num_inducing, generator)
+        points, latents = selected.points, selected.averages(likelihood.initial_latents(y))
     else:
         points = _check_inducing(inducing_inputs, X)
-        rows = nearest_rows(points, X)
+        latents = likelihood.initial_latents(y)[nearest_rows(points, X)]
+    plain_jitter = linalg.default_jitter(dtype) if jitter is None else number("jitter", jitter)
+    precise = jitter is None and output == "collapsed" and dtype == torch.float64
     plan = _Plan(
         inducing_inputs=points,
+        num_rows=len(X),
         widths=_per_layer("width", _check_widths(width, layers, X.shape[1]), depth - 1),
         kernels=_per_layer("kernel", _several(kernel), depth),
         mixing=mixing,
         posterior=posterior,
-        jitter=linalg.default_jitter(dtype) if jitter is None else number("jitter", jitter),
+        jitter=plain_jitter,
+        output_jitter=_COLLAPSED_JITTER if precise else plain_jitter,
         linear_mean=linear_mean,
         generator=generator,
     )
-    likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
     name = process if isinstance(process, str) else "custom"
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
     own = [isinstance(layer, DoublyStochasticLayer) for layer in layers] or [name == "dsvi"]
-    start = _start(layers, plan)
+    start = _start(layers, plan, X)
     model = DeepKernelProcess(
         name,
         layers,
         _make_output(
             output,
             plan,
-            likelihood.initial_latents(y)[rows],
+            latents.split(likelihood.latent_groups, dim=-1),
             number("precision", precision),
             start if own[-1] else None,
         ),
@@ -178,17 +199,17 @@ def build(
     return model
 
 
-def _start(layers: Sequence[Layer], plan: _Plan) -> Inducing:
+def _start(layers: Sequence[Layer], plan: _Plan, X: Tensor) -> Inducing:
     """Let every hidden layer start close to passing its inputs on."""
     num_features = plan.inducing_inputs.shape[1]
-    first = plan.inducing_inputs / num_features**0.5
+    first, rows = plan.inducing_inputs / num_features**0.5, X / num_features**0.5
     inducing: Inducing = first
     for layer, width in zip(layers, plan.widths, strict=True):
         weights = getattr(layer, "mean_weights", None)
         if isinstance(weights, Tensor) and isinstance(inducing, Tensor):
             features = inducing @ weights
         else:
-            features = starting_features(first, width, plan.generator)
+            features = starting_features(first, width, plan.generator, rows)
         try:
             inducing = layer.start_from(inducing, features)
         except RuntimeError as error:
@@ -200,20 +221,31 @@ def _start(layers: Sequence[Layer], plan: _Plan) -> Inducing:
 
 
 def _make_output(
-    output: str, plan: _Plan, latents: Tensor, precision: float, points: Inducing | None
+    output: str,
+    plan: _Plan,
+    latents: Sequence[Tensor],
+    precision: float,
+    points: Inducing | None,
 ) -> OutputLayer:
-    """The output layer; ``points`` are the inducing points of one that has its own."""
-    kernel = plan.make_kernel(len(plan.kernels) - 1)
+    """The output layer, of one part for each group of ``latents``; ``points`` are the inducing
+    points of one that has its own."""
     own = points if isinstance(points, Tensor) else None
-    if output == "collapsed":
-        return CollapsedOutputLayer(
-            kernel, latents.shape[1], inducing_inputs=own, jitter=plan.jitter
-        )
-    if own is not None:
-        return DoublyStochasticOutputLayer(
-            kernel, own, latents, precision=precision, jitter=plan.jitter
-        )
-    return GPOutputLayer(kernel, latents, precision=precision, jitter=plan.jitter)
+    parts: list[OutputLayer] = []
+    for start in latents:
+        kernel = plan.make_kernel(len(plan.kernels) - 1)
+        if output == "collapsed":
+            return CollapsedOutputLayer(
+                kernel, start.shape[1], inducing_inputs=own, jitter=plan.output_jitter
+            )
+        if own is None:
+            parts.append(GPOutputLayer(kernel, start, precision=precision, jitter=plan.jitter))
+        else:
+            parts.append(
+                DoublyStochasticOutputLayer(
+                    kernel, own, start, precision=precision, jitter=plan.jitter
+                )
+            )
+    return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
 
 
 def _wishart(plan: _Plan, index: int) -> Layer:
@@ -223,6 +255,7 @@ def _wishart(plan: _Plan, index: int) -> Layer:
         plan.num_inducing,
         generator=plan.generator,
         initial_mixing=plan.mixing,
+        start_noise=max(0.03, plan.start_noise(index)),
         posterior=plan.posterior,
         name=f"layer {index + 1}",
         jitter=plan.jitter,
@@ -234,6 +267,7 @@ def _global_inducing(plan: _Plan, index: int) -> Layer:
     return GlobalInducingLayer(
         plan.make_kernel(index),
         torch.zeros(plan.num_inducing, plan.widths[index], dtype=plan.dtype),
+        precision=1.0 / max(0.01, plan.start_noise(index)),
         name=f"layer {index + 1}",
         jitter=plan.jitter,
     )
@@ -244,12 +278,14 @@ def _doubly_stochastic(plan: _Plan, index: int) -> Layer:
     if index > 0:
         inputs = torch.zeros(plan.num_inducing, plan.widths[index - 1], dtype=plan.dtype)
     weights = linear_map(inputs, plan.widths[index]) if plan.linear_mean else None
+    noise = plan.start_noise(index)
     return DoublyStochasticLayer(
         plan.make_kernel(index),
         inputs,
         plan.widths[index],
         mean_weights=weights,
-        initial_root=1e-2,
+        initial_root=max(1e-2, (noise / (1.0 + noise)) ** 0.5),
+        start_noise=max(1e-2, noise),
         name=f"layer {index + 1}",
         jitter=plan.jitter,
     )
@@ -352,18 +388,19 @@ def _check_layers(
 
 
 def _check_likelihood(
-    likelihood: Likelihood | None, num_outputs: int, noise: float, dtype: torch.dtype
+    likelihood: Likelihood | None, num_columns: int, noise: float, dtype: torch.dtype
 ) -> Likelihood:
     if likelihood is None:
-        return Gaussian(num_outputs, noise, dtype=dtype)
+        return Gaussian(num_columns, noise, dtype=dtype)
     if not isinstance(likelihood, Likelihood):
         raise ValueError(
             f"likelihood must be a likelihoods.Likelihood, got {type(likelihood).__name__}."
         )
-    if likelihood.num_outputs != num_outputs:
+    if likelihood.num_columns != num_columns:
+        known = "" if likelihood.num_columns == likelihood.num_outputs else " and log exposures"
         raise ValueError(
-            f"y has {num_outputs} columns, but {type(likelihood).__name__} is for "
-            f"{likelihood.num_outputs}; build it with num_outputs={num_outputs}."
+            f"y has {num_columns} columns, but {type(likelihood).__name__} is for "
+            f"{likelihood.num_outputs} targets{known}: set its num_outputs."
         )
     return copy.deepcopy(likelihood).to(dtype)
 

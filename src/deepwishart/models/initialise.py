@@ -3,28 +3,51 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["linear_map", "nearest_rows", "select_inducing", "starting_features"]
+__all__ = [
+    "Selection",
+    "linear_map",
+    "nearest_rows",
+    "select_inducing",
+    "starting_features",
+]
 
 _TIE_BREAK = 1e-3
 
 
-def select_inducing(
-    X: Tensor, num_inducing: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Rows of ``X`` to start the inducing inputs from, and their numbers.
+class Selection(NamedTuple):
+    """Rows to start inducing points from: the points ``(P, num_features)``, the number of a row for
+    each, and for every row the number of its group of identical rows."""
 
-    Rows are chosen at random among distinct ones, so there may be fewer than asked for.
+    points: Tensor
+    rows: Tensor
+    groups: Tensor
+
+    def averages(self, values: Tensor) -> Tensor:
+        """Values of rows ``(N, D)`` at the points: means over identical rows, so that one of
+        several contradicting targets does not speak for all of them."""
+        sums = values.new_zeros(int(self.groups.max()) + 1, values.shape[1])
+        sums.index_add_(0, self.groups, values)
+        counts = torch.bincount(self.groups).to(values).unsqueeze(-1)
+        return (sums / counts)[self.groups[self.rows]]
+
+
+def select_inducing(X: Tensor, num_inducing: int, generator: torch.Generator) -> Selection:
+    """Rows of ``X`` to start the inducing inputs from.
+
+    Rows are chosen at random among distinct ones, so there may be fewer than asked for. Greedy
+    conditional variance and k-means were no better after training (docs, "Defaults").
     """
     order = torch.randperm(X.shape[0], generator=generator)
     _, group = torch.unique(X[order], dim=0, return_inverse=True)
     first = torch.full((int(group.max()) + 1,), len(order))
     first.scatter_reduce_(0, group, torch.arange(len(order)), "amin")
     chosen = order[first.sort().values[:num_inducing]]
-    return X[chosen].clone(), chosen
+    return Selection(X[chosen].clone(), chosen, torch.empty_like(group).scatter_(0, order, group))
 
 
 def nearest_rows(points: Tensor, X: Tensor) -> Tensor:
@@ -43,15 +66,24 @@ def linear_map(inputs: Tensor, width: int) -> Tensor:
     return directions[:width].mT.contiguous()
 
 
-def starting_features(inputs: Tensor, width: int, generator: torch.Generator) -> Tensor:
+def starting_features(
+    inputs: Tensor, width: int, generator: torch.Generator, rows: Tensor | None = None
+) -> Tensor:
     r"""Features ``(P, width)`` for hidden layers to start from: :func:`linear_map` of the inputs,
     with columns of mean zero and mean squared norm of rows about one, as under the prior, plus a
-    little noise so that no two columns are tied."""
-    centred = inputs.detach() - inputs.detach().mean(0)
-    spread = centred.square().mean(0).sqrt()
+    little noise so that no two columns are tied.
+
+    Mean and spread of a column are those of all ``rows``, where given. Where outliers hold a
+    column's variance and none is among the points, the points' own spread would say next to
+    nothing, and to divide by it would make a slope that no start recovers from.
+    """
+    inputs = inputs.detach()
+    rows = inputs if rows is None else rows.detach()
+    centre = rows.mean(0)
+    spread = (rows - centre).square().mean(0).sqrt()
     # A constant column keeps its zeros; dividing by a rounding error would blow it up.
-    usable = spread > 1e-4 * inputs.detach().abs().amax(0)
-    standard = torch.where(usable, centred / torch.where(usable, spread, 1.0), 0.0)
+    usable = spread > 1e-4 * rows.abs().amax(0)
+    standard = torch.where(usable, (inputs - centre) / torch.where(usable, spread, 1.0), 0.0)
     linear = standard @ linear_map(standard, width) / math.sqrt(inputs.shape[1])
     noise = torch.randn(linear.shape, generator=generator, dtype=linear.dtype).to(linear.device)
     return linear + _TIE_BREAK * noise

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.layers.base import GramRows
 from deepwishart.layers.gaussian import GaussianSample
 from deepwishart.models.sample import ProcessSample
@@ -33,6 +34,23 @@ class FunctionSamples(NamedTuple):
 
     functions: Tensor
     layers: list[Tensor]
+
+    def rotated(self, generator: torch.Generator | None = None) -> FunctionSamples:
+        r"""The same Gram matrices in another basis: features :math:`F_s U_s` with a random
+        orthogonal matrix :math:`U_s` for each sample and layer.
+
+        The features of a deep Wishart process are one root of a sampled Gram matrix, triangular at
+        the inducing points; in a rotated one, the one to draw, no direction is special. Not for
+        the Gram matrices of a deep inverse Wishart process.
+        """
+
+        def rotate(features: Tensor) -> Tensor:
+            shape = torch.Size([len(features), features.shape[-1], features.shape[-1]])
+            q, r = torch.linalg.qr(standard_normal(shape, features, generator))
+            # Signs of R make Q uniform among orthogonal matrices (Mezzadri, 2007).
+            return features @ (q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2))
+
+        return self._replace(layers=[rotate(features) for features in self.layers])
 
 
 @dataclass(frozen=True)
@@ -90,11 +108,17 @@ class Posterior:
         shape = (self.num_samples, len(X), self.function.layer.width)
         return mean.expand(shape), variance.expand(shape)
 
-    def predict(self, X: Tensor) -> Predictive:
-        """Predictive distribution of the targets at ``X``, ``(N, num_features)``."""
+    def predict(self, X: Tensor, offset: Tensor | None = None) -> Predictive:
+        """Predictive distribution of the targets at ``X``, ``(N, num_features)``.
+
+        ``offset``, ``(N, 1)`` or ``(N, num_latents)``, is added to the latent functions; for counts
+        it is the logarithm of the exposure.
+        """
         _refuse_empty(X)
-        largest = self.num_samples * max(self.sample.model.num_inducing, 1)
-        return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest))
+        model = self.sample.model
+        nodes = model.likelihood.num_nodes * model.likelihood.num_latents
+        largest = self.num_samples * max(model.num_inducing, nodes)
+        return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest), offset=offset)
 
     @torch.no_grad()
     def sample_functions(self, X: Tensor) -> FunctionSamples:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from deepwishart.distributions import GramDistribution, MatrixNormal
 if TYPE_CHECKING:
     from deepwishart.models.process import DeepKernelProcess
 
-__all__ = ["PriorSample", "sample_prior"]
+__all__ = ["Prior", "PriorSample", "sample_prior"]
 
 
 class PriorSample(NamedTuple):
@@ -71,3 +72,48 @@ def sample_prior(
     law = model.output.prior(kernel_matrix)
     assert isinstance(law, MatrixNormal)
     return PriorSample(grams, law.rsample(generator=generator))
+
+
+@dataclass(frozen=True)
+class Prior:
+    r"""What a model expects of a row before it has seen any: :math:`f \sim \mathcal N(0, k(G_L))`
+    with its hyperparameters, in the place of a posterior behind a
+    :class:`~deepwishart.predict.Predictive`.
+
+    Args:
+        model: any process.
+        num_samples: samples of the hidden layers; of stationary kernels one is as good as many.
+        seed: of their randomness, the same for every row, so that answers do not depend on which
+            rows are asked for together.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 6, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> mean, variance = Prior(model, num_samples=3).latents(X)
+    >>> mean.abs().max().item(), variance.shape
+    (0.0, torch.Size([3, 6, 1]))
+    """
+
+    model: DeepKernelProcess
+    num_samples: int
+    seed: int = 0
+
+    @property
+    def sample(self) -> Prior:
+        """Itself: that which has a ``model``."""
+        return self
+
+    @torch.no_grad()
+    def latents(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the latent functions at ``X``, ``(S, N, num_latents)`` each."""
+        norms = self.model.scale_inputs(X).square().sum(-1).expand(self.num_samples, -1)
+        if self.model.depth > 1:
+            norms = torch.stack([self._last_norms(row) for row in X.split(1)], dim=1)
+        variance = self.model.output.kernel.on_diagonal(norms).expand_as(norms).unsqueeze(-1)
+        variance = variance.expand(-1, -1, self.model.likelihood.num_latents)
+        return torch.zeros_like(variance), variance
+
+    def _last_norms(self, row: Tensor) -> Tensor:
+        generator = torch.Generator(self.model.device).manual_seed(self.seed)
+        sample = sample_prior(self.model, row, self.num_samples, generator)
+        return sample.grams[-1].reshape(self.num_samples)

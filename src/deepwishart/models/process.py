@@ -112,12 +112,13 @@ class DeepKernelProcess(nn.Module):
 
     def check_targets(self, y: Tensor, num_rows: int) -> Tensor:
         """``y`` as a ``(rows, D)`` tensor; a clear error if it does not fit."""
+        columns = self.likelihood.num_columns
         y = tensor("y", y)
         y = y.unsqueeze(-1) if y.ndim == 1 else y
-        if y.shape != (num_rows, self.num_outputs):
+        if y.shape != (num_rows, columns):
             raise ValueError(
-                f"y must have shape ({num_rows}, {self.num_outputs})"
-                f"{f' or ({num_rows},)' if self.num_outputs == 1 else ''}, got {tuple(y.shape)}."
+                f"y must have shape ({num_rows}, {columns})"
+                f"{f' or ({num_rows},)' if columns == 1 else ''}, got {tuple(y.shape)}."
             )
         return self._finite("y", y)
 

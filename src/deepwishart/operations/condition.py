@@ -2,7 +2,6 @@ r"""Moments of rows given inducing points."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,15 +9,23 @@ from torch import Tensor
 
 from deepwishart import _native
 from deepwishart._native.fakes import fake
-from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
+from deepwishart.operations.batches import or_zero
 from deepwishart.operations.first_order import first_order, known_signature
-from deepwishart.operations.gaussian import GaussianKernel
+from deepwishart.operations.gaussian import (
+    Cross,
+    cross_gradients,
+    fake_cross,
+    fake_cross_gradients,
+    formed,
+    kept_cross,
+    row_blocks,
+)
 
 __all__ = ["condition"]
 
 
 def condition(
-    projection: Tensor, cross: Tensor | GaussianKernel, diagonal: Tensor, weights: Tensor
+    projection: Tensor, cross: Cross, diagonal: Tensor, weights: Tensor
 ) -> tuple[Tensor, Tensor]:
     r"""Gaussian conditional of data points given whitened inducing weights.
 
@@ -60,41 +67,17 @@ def condition(
     return mean, torch.maximum(diagonal - squares, floor)
 
 
-def plain_moments(
-    projection: Tensor, cross: Tensor | GaussianKernel, weights: Tensor
-) -> tuple[Tensor, Tensor]:
+def plain_moments(projection: Tensor, cross: Cross, weights: Tensor) -> tuple[Tensor, Tensor]:
     r""":math:`m` and :math:`\sum_p A_{pt}^2` in ordinary PyTorch."""
-    block = cross.form() if isinstance(cross, GaussianKernel) else cross
-    projected = projection @ block
+    projected = projection @ formed(cross)
     return projected.mT @ weights, projected.square().sum(-2)
 
 
-def _compiled_moments(
-    projection: Tensor, cross: Tensor | GaussianKernel, weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    if isinstance(cross, GaussianKernel):
-        pieces = [
-            _gaussian_moments(projection, replace(cross, right=part), weights)
-            for part in row_pieces(cross.right, dim=-2)
-        ]
-    else:
-        pieces = []
-        for part in row_pieces(cross, dim=-1):
-            mean, squares, _ = Condition.apply(*flatten_all(projection, part, weights))
-            pieces.append((mean, squares))
+def _compiled_moments(projection: Tensor, cross: Cross, weights: Tensor) -> tuple[Tensor, Tensor]:
+    pieces = [Condition.apply(*block)[:2] for block in row_blocks(cross, projection, weights)]
     if len(pieces) == 1:
         return pieces[0]
     return torch.cat([m for m, _ in pieces], dim=1), torch.cat([s for _, s in pieces], dim=1)
-
-
-def _gaussian_moments(
-    projection: Tensor, kernel: GaussianKernel, weights: Tensor
-) -> tuple[Tensor, Tensor]:
-    first, left, right, last = flatten_all(projection, kernel.left, kernel.right, weights)
-    mean, squares, *_ = GaussianCondition.apply(
-        first, left, right, kernel.log_height, kernel.log_lengthscale, last
-    )
-    return mean, squares
 
 
 class Condition(torch.autograd.Function):
@@ -112,34 +95,10 @@ class Condition(torch.autograd.Function):
     K_{it}^\top` and :math:`\bar H = 2 H \bar C + w (K_{it} \bar m)^\top`. It rounds by about
     :math:`\epsilon |C| k_{tt}`, which is what sets whole models of many inducing points apart from
     the plain path (docs, "Performance").
-    """
 
-    @staticmethod
-    @known_signature
-    def forward(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.condition_forward(projection, cross, weights)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(output[2])
-        mean, squares, product = output
-        ctx.save_for_backward(*inputs, product, mean, squares)
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
-        *kept, mean, squares = ctx.saved_tensors
-        return torch.ops.deepwishart.condition_backward(
-            *kept, or_zero(gradients[0], mean), or_zero(gradients[1], squares)
-        )
-
-
-class GaussianCondition(torch.autograd.Function):
-    r""":class:`Condition` with :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}` formed on the way.
-
+    The kernel matrix may be formed on the way, :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}`.
     With :math:`a = x/\ell, b = y/\ell` and :math:`\bar E = \bar K_{it} \odot K_{it}` the gradient
-    of the exponent,
+    of the exponent, then
 
     .. math:: \bar a_i = \sum_t \bar E_{it} (b_t - a_i), \quad
               \bar b_t = \sum_i \bar E_{it} (a_i - b_t), \quad
@@ -151,71 +110,41 @@ class GaussianCondition(torch.autograd.Function):
 
     @staticmethod
     @known_signature
-    def forward(
-        projection: Tensor,
-        left: Tensor,
-        right: Tensor,
-        log_height: Tensor,
-        log_lengthscale: Tensor,
-        weights: Tensor,
-    ) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.gaussian_condition_forward(
-            projection, left, right, log_height, log_lengthscale, weights
-        )
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.condition_forward(*inputs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        projection, _, _, _, log_lengthscale, weights = inputs
-        mean, squares, cross, projected, a, b = output
+        mean, squares, product, *kept = output
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(cross, projected, a, b)
-        kept = (projection, a, b, weights, cross, projected, log_lengthscale)
-        ctx.save_for_backward(*kept, mean, squares)
+        ctx.mark_non_differentiable(product, *kept)
+        cross, *features = kept_cross(inputs, kept)
+        ctx.save_for_backward(*inputs[:2], cross, product, *features, mean, squares)
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         *kept, mean, squares = ctx.saved_tensors
-        return torch.ops.deepwishart.gaussian_condition_backward(
+        projection, weights, *rest = torch.ops.deepwishart.condition_backward(
             *kept, or_zero(gradients[0], mean), or_zero(gradients[1], squares)
         )
+        return projection, weights, *cross_gradients(rest, formed=kept[-1] is not None)
 
 
 @fake("condition_forward")
-def _(projection: Tensor, cross: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    batch, size, rows = cross.shape
-    width = weights.shape[-1]
+def _(
+    projection: Tensor, weights: Tensor, cross: Tensor | None, left: Any, right: Any, *scales: Any
+) -> tuple[Tensor, ...]:
+    batch, size, width = weights.shape
+    kept = fake_cross(cross, left, right)
+    rows = (kept[0] if cross is None else cross).shape[2]
     shapes = ((batch, rows, width), (batch, rows), (batch, size + width, rows))
-    first, second, third = (cross.new_empty(shape) for shape in shapes)
-    return first, second, third
+    return *(weights.new_empty(shape) for shape in shapes), *kept
 
 
 @fake("condition_backward")
 def _(
-    projection: Tensor, cross: Tensor, weights: Tensor, product: Tensor, *gradients: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(projection), torch.empty_like(cross), torch.empty_like(weights)
-
-
-@fake("gaussian_condition_forward")
-def _(
-    projection: Tensor,
-    left: Tensor,
-    right: Tensor,
-    log_height: Tensor,
-    log_lengthscale: Tensor,
-    weights: Tensor,
+    projection: Tensor, weights: Tensor, cross: Tensor, product: Tensor, a: Any, b: Any, *rest: Any
 ) -> tuple[Tensor, ...]:
-    batch, size, _ = left.shape
-    rows, width = right.shape[1], weights.shape[-1]
-    shapes = ((batch, rows, width), (batch, rows), (batch, size, rows), (batch, size + width, rows))
-    return *(left.new_empty(s) for s in shapes), torch.empty_like(left), torch.empty_like(right)
-
-
-@fake("gaussian_condition_backward")
-def _(
-    projection: Tensor, a: Tensor, b: Tensor, weights: Tensor, *rest: Tensor
-) -> tuple[Tensor, ...]:
-    scalar = a.new_empty(())
-    like = (torch.empty_like(t) for t in (projection, a, b))
-    return *like, scalar, torch.empty_like(scalar), torch.empty_like(weights)
+    like = torch.empty_like(projection), torch.empty_like(weights)
+    return *like, *fake_cross_gradients(cross, a, b)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from deepwishart import _native
-from deepwishart._native.fakes import fake
+from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.condition import condition
 from deepwishart.operations.first_order import first_order, known_signature
-from deepwishart.operations.gaussian import GaussianKernel
+from deepwishart.operations.gaussian import Cross, GaussianKernel
 
 __all__ = ["Conditional", "draw_rows"]
 
@@ -54,9 +54,7 @@ class Conditional(NamedTuple):
         return cls(covariance, inverse, root, weights, form.contiguous(), solved)
 
 
-def draw_rows(
-    given: Conditional, cross: Tensor | GaussianKernel, diagonal: Tensor, epsilon: Tensor
-) -> Tensor:
+def draw_rows(given: Conditional, cross: Cross, diagonal: Tensor, epsilon: Tensor) -> Tensor:
     r"""A draw :math:`m_t + \sqrt{v_t}\, \epsilon_t` with the moments of :func:`condition`.
 
     Args:
@@ -80,11 +78,9 @@ def draw_rows(
     for right, noise in zip(
         row_pieces(cross.right, dim=-2), row_pieces(epsilon, dim=-2), strict=True
     ):
-        covariance, root, left, rows, form, solved, noise = flatten_all(
-            given.covariance, given.root, cross.left, right, given.form, given.solved, noise
-        )
-        scalars = (cross.log_height, cross.log_lengthscale)
-        drawn, *_ = GaussianDraw.apply(covariance, root, left, rows, *scalars, form, solved, noise)
+        sides = given.covariance, given.root, given.form, given.solved, cross.left, right, noise
+        *blocks, noise = flatten_all(*sides)
+        drawn, *_ = GaussianDraw.apply(*blocks, cross.log_height, cross.log_lengthscale, noise)
         pieces.append(drawn)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
 
@@ -107,65 +103,42 @@ class GaussianDraw(torch.autograd.Function):
     which is symmetric: one product of size :math:`P^2 N` forward and one backward (two in single
     precision, where :math:`K_{ii}^{-1}` is too inexact and :math:`L^{-1}` is used), and none of
     size :math:`P^3`. Features and height receive the rest as in
-    :class:`~deepwishart.operations.condition.GaussianCondition`. ``form`` and ``solved`` are taken
+    :class:`~deepwishart.operations.condition.Condition`. ``form`` and ``solved`` are taken
     as known functions of ``kernel`` and ``root``.
     """
 
     @staticmethod
     @known_signature
-    def forward(
-        kernel: Tensor,
-        root: Tensor,
-        left: Tensor,
-        right: Tensor,
-        log_height: Tensor,
-        log_lengthscale: Tensor,
-        form: Tensor,
-        solved: Tensor,
-        epsilon: Tensor,
-    ) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.gaussian_sample_forward(
-            form, solved, left, right, log_height, log_lengthscale, epsilon
-        )
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.gaussian_sample_forward(*inputs[2:])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, _, _, _, log_height, log_lengthscale, form, solved, epsilon = inputs
+        _, _, form, solved, _, _, log_height, log_lengthscale, epsilon = inputs
         _, cross, product, a, b, deviation = output
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(cross, product, a, b, deviation)
-        ctx.save_for_backward(
-            form, solved, a, b, cross, product, epsilon, deviation, log_height, log_lengthscale
-        )
+        kept = (form, solved, a, b, cross, product, epsilon, deviation)
+        ctx.save_for_backward(*kept, log_height, log_lengthscale)
 
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         kept = ctx.saved_tensors  # epsilon is the seventh; checkpoints allow one look
-        to_inputs = torch.ops.deepwishart.gaussian_sample_backward(
+        kernel, root, *features = torch.ops.deepwishart.gaussian_sample_backward(
             *kept, or_zero(gradients[0], kept[6])
         )
-        return *to_inputs, None, None, None
+        return kernel, root, None, None, *features, None
 
 
 @fake("gaussian_sample_forward")
-def _(
-    form: Tensor,
-    solved: Tensor,
-    left: Tensor,
-    right: Tensor,
-    log_height: Tensor,
-    log_lengthscale: Tensor,
-    epsilon: Tensor,
-) -> tuple[Tensor, ...]:
+def _(form: Tensor, solved: Tensor, left: Tensor, right: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     batch, size, width = solved.shape
     rows = right.shape[1]
-    cross, product = left.new_empty(batch, size, rows), left.new_empty(batch, size + width, rows)
+    shapes = ((batch, rows, width), (batch, size, rows), (batch, size + width, rows))
+    drawn, cross, product = (left.new_empty(shape) for shape in shapes)
     kept = torch.empty_like(left), torch.empty_like(right), left.new_empty(batch, rows)
-    return torch.empty_like(epsilon), cross, product, *kept
+    return drawn, cross, product, *kept
 
 
-@fake("gaussian_sample_backward")
-def _(form: Tensor, solved: Tensor, a: Tensor, b: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-    like = (torch.empty_like(t) for t in (form, solved, a, b))
-    return *like, a.new_empty(()), a.new_empty(())
+fake_like("gaussian_sample_backward", 0, 1, 2, 3, 8, 9)

@@ -3,6 +3,7 @@ r"""The squared exponential kernel as matrices: formed here, or later where it i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,11 @@ import torch
 from torch import Tensor
 
 from deepwishart import _native
-from deepwishart._native.fakes import fake
-from deepwishart.operations.batches import flatten, or_zero
+from deepwishart._native.fakes import fake, fake_like
+from deepwishart.operations.batches import flatten, flatten_all, or_zero, row_pieces
 from deepwishart.operations.first_order import first_order, known_signature
 
-__all__ = ["GaussianKernel", "gaussian_square"]
+__all__ = ["Cross", "GaussianKernel", "gaussian_square"]
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,41 @@ class GaussianKernel:
         return exponent.exp_()
 
 
+#: The kernel matrix of inducing points and rows, possibly not yet formed.
+Cross = Tensor | GaussianKernel
+
+
+def formed(cross: Cross) -> Tensor:
+    """The matrix itself."""
+    return cross.form() if isinstance(cross, GaussianKernel) else cross
+
+
+def row_blocks(cross: Cross, *others: Tensor) -> Iterator[tuple[Tensor | None, ...]]:
+    """For pieces of rows, the arguments of a compiled operation: ``others`` and the five that say
+    what the kernel matrix is, all with one batch dimension. They are the matrix, or features of
+    both sides and two scales."""
+    if isinstance(cross, GaussianKernel):
+        for piece in row_pieces(cross.right, dim=-2):
+            *given, left, right = flatten_all(*others, cross.left, piece)
+            yield *given, None, left, right, cross.log_height, cross.log_lengthscale
+    else:
+        for piece in row_pieces(cross, dim=-1):
+            yield *flatten_all(*others, piece), None, None, None, None
+
+
+def kept_cross(inputs: tuple[Any, ...], kept: Sequence[Tensor]) -> tuple[Any, ...]:
+    """What the gradient needs of the last five inputs: the matrix, and where an operation formed
+    it, the scaled features and the lengthscale."""
+    return (inputs[-5], None, None, None) if inputs[-4] is None else (*kept, inputs[-1])
+
+
+def cross_gradients(found: Sequence[Tensor], formed: bool) -> tuple[Tensor | None, ...]:
+    """The gradients of those five, from an operation's: that of the matrix is empty, or all
+    others are."""
+    matrix, *features = found
+    return (None, *features) if formed else (matrix, None, None, None, None)
+
+
 def gaussian_square(
     features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, jitter: float = 0.0
 ) -> Tensor:
@@ -113,12 +149,8 @@ class GaussianSquare(torch.autograd.Function):
 
     @staticmethod
     @known_signature
-    def forward(
-        features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
-    ) -> tuple[Tensor, Tensor]:
-        return torch.ops.deepwishart.gaussian_square_forward(
-            features, log_height, log_lengthscale, jitter
-        )
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
+        return torch.ops.deepwishart.gaussian_square_forward(*inputs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -138,13 +170,25 @@ class GaussianSquare(torch.autograd.Function):
 
 
 @fake("gaussian_square_forward")
-def _(
-    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
-) -> tuple[Tensor, Tensor]:
+def _(features: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     batch, size, _ = features.shape
     return features.new_empty(batch, size, size), torch.empty_like(features)
 
 
-@fake("gaussian_square_backward")
-def _(scaled: Tensor, kernel: Tensor, log_lengthscale: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-    return torch.empty_like(scaled), scaled.new_empty(()), scaled.new_empty(())
+fake_like("gaussian_square_backward", 0, 2, 2)
+
+
+def fake_cross(cross: Tensor | None, left: Any, right: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """What operations return of a matrix that they formed, or three times nothing."""
+    if cross is not None:
+        return cross.new_empty(0), cross.new_empty(0), cross.new_empty(0)
+    matrix = left.new_empty(*left.shape[:2], right.shape[1])
+    return matrix, torch.empty_like(left), torch.empty_like(right)
+
+
+def fake_cross_gradients(cross: Tensor, a: Any, b: Any) -> tuple[Tensor, ...]:
+    """The counterpart of :func:`cross_gradients`."""
+    features = (cross.new_empty(0), cross.new_empty(0))
+    features = features if a is None else (torch.empty_like(a), torch.empty_like(b))
+    matrix = torch.empty_like(cross) if a is None else cross.new_empty(0)
+    return matrix, *features, cross.new_empty(()), cross.new_empty(())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import _native, linalg
-from deepwishart._native.fakes import fake
+from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import contiguous, flatten
 from deepwishart.operations.first_order import first_order, known_signature
 
@@ -103,7 +103,7 @@ class Observe(torch.autograd.Function):
     @staticmethod
     @known_signature
     def forward(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.observe_forward(kernel, root, targets, 1.0)
+        return torch.ops.deepwishart.observe_forward(kernel, root, targets)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -115,13 +115,12 @@ class Observe(torch.autograd.Function):
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
-        root, targets, *kept = ctx.saved_tensors
         incoming = map(contiguous, gradients[:4])
-        return torch.ops.deepwishart.observe_backward(root, targets, 1.0, *kept, *incoming)
+        return torch.ops.deepwishart.observe_backward(*ctx.saved_tensors, *incoming)
 
 
 @fake("observe_forward")
-def _(kernel: Tensor, root: Tensor, targets: Tensor, scale: float) -> tuple[Tensor, ...]:
+def _(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
     batch, size, _ = kernel.shape
     squares = (torch.empty_like(kernel) for _ in range(2))
     whitened, numbers = kernel.new_empty(batch, size, targets.shape[1]), kernel.new_empty(batch, 3)
@@ -129,8 +128,4 @@ def _(kernel: Tensor, root: Tensor, targets: Tensor, scale: float) -> tuple[Tens
     return *squares, whitened, numbers, torch.empty_like(kernel), failed
 
 
-@fake("observe_backward")
-def _(
-    root: Tensor, targets: Tensor, scale: float, inverse: Tensor, *rest: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(inverse), torch.empty_like(root), torch.empty_like(targets)
+fake_like("observe_backward", 2, 0, 1)

@@ -2,7 +2,7 @@ r"""A draw from the approximate posterior of a Wishart layer, scored by posterio
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,19 +15,7 @@ from deepwishart.operations.batches import contiguous, flatten
 from deepwishart.operations.draw_rows import Conditional
 from deepwishart.operations.first_order import first_order, known_signature
 
-__all__ = ["WishartDraw", "draw_and_score"]
-
-
-class WishartDraw(NamedTuple):
-    r"""What :func:`draw_and_score` returns.
-
-    Attributes:
-        log_ratio: :math:`\log p(G) - \log q(G)`, ``(S,)``.
-        given: the root :math:`\Lambda` and the prior's scale, for rows to be conditioned on.
-    """
-
-    log_ratio: Tensor
-    given: Conditional
+__all__ = ["draw_and_score"]
 
 
 def draw_and_score(
@@ -38,7 +26,7 @@ def draw_and_score(
     sticking_the_landing: bool = True,
     generator: torch.Generator | None = None,
     what: str = "matrix",
-) -> WishartDraw:
+) -> tuple[Tensor, Conditional]:
     r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top \sim q` and evaluate
     :math:`\log p(G) - \log q(G)` there.
 
@@ -56,30 +44,25 @@ def draw_and_score(
         generator: source of randomness; PyTorch's default generator if ``None``.
         what: what error messages call the layer.
 
+    Returns:
+        The ratio ``(S,)``, and the root with the prior's scale, for rows to be conditioned on.
+
     >>> from deepwishart.distributions import Wishart
     >>> alpha, beta, zero, one = torch.ones(1), torch.ones(1), torch.zeros(2, 1), torch.ones(2, 1)
     >>> q = GeneralisedSingularWishart(1, alpha, beta, zero, one, covariance_matrix=torch.eye(2))
-    >>> draw = draw_and_score(q, Wishart(1, covariance_matrix=torch.eye(2)), num_samples=3)
-    >>> draw.given.root.shape, draw.log_ratio.shape
+    >>> ratio, given = draw_and_score(q, Wishart(1, covariance_matrix=torch.eye(2)), num_samples=3)
+    >>> given.root.shape, ratio.shape
     (torch.Size([3, 2, 1]), torch.Size([3]))
     """
-    scale = prior.covariance_matrix
-    compiled = posterior.has_simple_factor and _native.operations(scale) is not None
-    before = generator.get_state() if compiled and generator is not None else None
-    if compiled:
-        draw = _compiled(posterior, prior, num_samples, sticking_the_landing, generator)
+    options: Any = {"sticking_the_landing": sticking_the_landing, "generator": generator}
+    if posterior.has_simple_factor and _native.operations(prior.covariance_matrix) is not None:
+        before = None if generator is None else generator.get_state()
+        draw = _compiled(posterior, prior, num_samples, **options)
         if draw is not None:
             return draw
         if generator is not None and before is not None:
             generator.set_state(before)
-    return plain_draw_and_score(
-        posterior,
-        prior,
-        num_samples,
-        sticking_the_landing=sticking_the_landing,
-        generator=generator,
-        what=what,
-    )
+    return plain_draw_and_score(posterior, prior, num_samples, what=what, **options)
 
 
 def plain_draw_and_score(
@@ -90,7 +73,7 @@ def plain_draw_and_score(
     sticking_the_landing: bool = True,
     generator: torch.Generator | None = None,
     what: str = "matrix",
-) -> WishartDraw:
+) -> tuple[Tensor, Conditional]:
     """The same with the distributions' own code."""
     lower, inverse = linalg.factor(prior.covariance_matrix, what=f"the kernel matrix of {what}")
     mixed = linalg.cholesky(posterior.covariance_matrix, what=f"the posterior scale of {what}")
@@ -101,7 +84,7 @@ def plain_draw_and_score(
     )
     given = Conditional.of(prior.covariance_matrix, inverse, root)
     log_p = prior.with_scale_tril(lower).log_prob_root(root, whitened=given.weights)
-    return WishartDraw(log_p - log_q, given)
+    return log_p - log_q, given
 
 
 def _compiled(
@@ -110,7 +93,7 @@ def _compiled(
     num_samples: int,
     sticking_the_landing: bool,
     generator: torch.Generator | None,
-) -> WishartDraw | None:
+) -> tuple[Tensor, Conditional] | None:
     scale = prior.covariance_matrix
     gamma, epsilon = factor_noise(
         torch.Size([num_samples]), posterior.dimension, posterior.concentration, generator
@@ -132,16 +115,8 @@ def _compiled(
     if failed.any():
         return None
     log_ratio = log_ratio - prior.log_normaliser()
-    shared = scale.ndim == 2
-    given = Conditional(
-        scale,
-        inverse.reshape(scale.shape),
-        root,
-        weights,
-        None if shared else form,
-        None if shared else solved,
-    )
-    return WishartDraw(log_ratio, given)
+    constants = (None, None) if scale.ndim == 2 else (form, solved)
+    return log_ratio, Conditional(scale, inverse.reshape(scale.shape), root, weights, *constants)
 
 
 class ScoredDraw(torch.autograd.Function):
@@ -200,25 +175,8 @@ class ScoredDraw(torch.autograd.Function):
 
     @staticmethod
     @known_signature
-    def forward(
-        prior: Tensor,
-        posterior: Tensor,
-        gamma: Tensor,
-        concentration: Tensor,
-        rate: Tensor,
-        loc: Tensor,
-        deviation: Tensor,
-        epsilon: Tensor,
-        row_mixing: Tensor | None,
-        column_mixing: Tensor | None,
-        degrees: float,
-        sticking: bool,
-    ) -> tuple[Tensor, ...]:
-        parameters = (gamma, concentration, rate, loc, deviation, epsilon)
-        mixing = (row_mixing, column_mixing)
-        return torch.ops.deepwishart.wishart_draw_forward(
-            prior, posterior, *parameters, *mixing, degrees
-        )
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.wishart_draw_forward(*inputs[:-1])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -253,20 +211,8 @@ class ScoredDraw(torch.autograd.Function):
 
 
 @fake("wishart_draw_forward")
-def _(
-    prior: Tensor,
-    posterior: Tensor,
-    gamma: Tensor,
-    concentration: Tensor,
-    rate: Tensor,
-    loc: Tensor,
-    deviation: Tensor,
-    epsilon: Tensor,
-    row_mixing: Tensor | None,
-    column_mixing: Tensor | None,
-    degrees: float,
-) -> tuple[Tensor, ...]:
-    samples, size, rank = epsilon.shape
+def _(prior: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    samples, size, rank = rest[6].shape  # of the noise
     batch = prior.shape[0]
     columns = samples * rank if batch == 1 else rank
     narrow, own = (samples, size, rank), (batch, size, columns)
@@ -276,20 +222,8 @@ def _(
 
 
 @fake("wishart_draw_backward")
-def _(
-    gamma: Tensor,
-    concentration: Tensor,
-    rate: Tensor,
-    deviation: Tensor,
-    epsilon: Tensor,
-    row_mixing: Tensor | None,
-    column_mixing: Tensor | None,
-    degrees: float,
-    sticking: bool,
-    inverse: Tensor,
-    *rest: Tensor | None,
-) -> tuple[Tensor, ...]:
-    none = rate.new_empty(0)
-    found = (inverse, inverse, gamma, concentration, rate, deviation, deviation)
-    mixing = (none if m is None else m for m in (row_mixing, column_mixing))
+def _(*saved: Any) -> tuple[Tensor, ...]:
+    gamma, concentration, rate, deviation, _, *mixing = saved[:7]
+    found = (saved[9], saved[9], gamma, concentration, rate, deviation, deviation)
+    mixing = [rate.new_empty(0) if m is None else m for m in mixing]
     return tuple(torch.empty_like(t) for t in (*found, *mixing))

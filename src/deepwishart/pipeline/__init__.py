@@ -11,8 +11,16 @@ experiments and the demonstration::
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.pipeline.evaluation import Bound, estimate_elbo, score, score_constant
+from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
+from deepwishart.pipeline.evaluation import (
+    Bound,
+    estimate_elbo,
+    score,
+    score_constant,
+    score_gaussian,
+)
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
+from deepwishart.pipeline.search import Fitted, inducing_points, search_depth
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,
@@ -23,14 +31,20 @@ from deepwishart.pipeline.training import (
 
 __all__ = [
     "Bound",
+    "ClassPredictive",
+    "Fitted",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
     "adjust_protocol",
     "checkpoint_store",
     "estimate_elbo",
+    "inducing_points",
     "model_options",
+    "number_classes",
     "run_training",
     "score",
     "score_constant",
+    "score_gaussian",
+    "search_depth",
 ]

@@ -15,7 +15,7 @@ from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
 from deepwishart.pipeline.scaled_model import RescaledPredictive
 
-__all__ = ["Bound", "estimate_elbo", "score", "score_constant"]
+__all__ = ["Bound", "estimate_elbo", "score", "score_constant", "score_gaussian"]
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
@@ -44,7 +44,8 @@ def estimate_elbo(
 
     over B independent estimates of 10 posterior samples each: ``num_samples`` in all, rounded up,
     and at least 20. ``X`` and ``y`` are all training rows; they are streamed in chunks, which keeps
-    memory bounded and the estimate unbiased.
+    memory bounded and the estimate unbiased. Without hidden layers nothing is random, and one
+    estimate is enough.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -55,12 +56,14 @@ def estimate_elbo(
     rows = max(1, _BLOCK_ELEMENTS // (_BATCH_SAMPLES * model.num_inducing))
     rows = len(X) if model.output.needs_rows else rows
     options: dict[str, Any] = {"num_data": len(X), "num_samples": _BATCH_SAMPLES}
-    estimates = torch.zeros(max(2, math.ceil(num_samples / _BATCH_SAMPLES)), dtype=torch.float64)
+    batches = max(2, math.ceil(num_samples / _BATCH_SAMPLES)) if model.hidden else 1
+    estimates = torch.zeros(batches, dtype=torch.float64)
     for index in range(len(estimates)):
         for inputs, targets in zip(X.split(rows), y.split(rows), strict=True):
             bound = elbo(model, inputs, targets, generator=generator, **options)
             estimates[index] += bound.item() * len(inputs) / len(X)
-    return Bound(estimates.mean().item(), estimates.std().item() / math.sqrt(len(estimates)))
+    error = estimates.std().item() / math.sqrt(batches) if batches > 1 else 0.0
+    return Bound(estimates.mean().item(), error)
 
 
 def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
@@ -88,8 +91,23 @@ def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[s
     >>> round(score_constant(prediction, X)[0]["rmse"], 4)
     8.165
     """
-    guess = torch.zeros(len(prediction)), torch.ones(len(prediction))
-    return _scores([guess] * len(prediction.scaling.scale), prediction, y)
+    shape = (len(prediction), len(prediction.scaling.scale))
+    return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
+
+
+def score_gaussian(
+    mean: Tensor, stddev: Tensor, units: RescaledPredictive, y: np.ndarray
+) -> list[dict[str, float]]:
+    """The scores of another model's Gaussian predictions ``(N, D)``, given in standardised units;
+    ``units`` is a prediction that knows what those are.
+
+    >>> from deepwishart.pipeline import ScaledModel
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> units = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
+    >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"]
+    0.0
+    """
+    return _scores(list(zip(mean.T, stddev.T, strict=True)), units, y)
 
 
 def _scores(

@@ -44,23 +44,28 @@ class ScaledModel:
         process: str,
         X: np.ndarray,
         y: np.ndarray,
+        extra: np.ndarray | None = None,
         *,
         device: torch.device | str = "cpu",
         **options: Any,
     ) -> ScaledModel:
         """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units; ``options`` are
-        those of :func:`deepwishart.build`. Classes and counts stay as they are."""
+        those of :func:`deepwishart.build`. Classes and counts stay as they are, and so does
+        ``extra``, what else the likelihood has to know of every row."""
         likelihood = options.get("likelihood")
         keep = likelihood is not None and not likelihood.location_scale
         inputs = Standardiser.fit(X)
         targets = Standardiser.identity(y.shape[1]) if keep else Standardiser.fit(y)
-        standard = inputs.forward(X), targets.forward(y)
+        standard = inputs.forward(X), _beside(targets.forward(y), extra)
         data = (torch.as_tensor(values, device=device) for values in standard)
         return cls(build(process, *data, **options), inputs, targets)
 
-    def standardise(self, X: np.ndarray, y: np.ndarray) -> tuple[Tensor, Tensor]:
+    def standardise(
+        self, X: np.ndarray, y: np.ndarray, extra: np.ndarray | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Inputs ``(N, num_features)`` and targets ``(N, D)`` as the model wants them."""
-        return self.tensor(self.inputs.forward(X)), self.tensor(self.targets.forward(y))
+        targets = _beside(self.targets.forward(y), extra)
+        return self.tensor(self.inputs.forward(X)), self.tensor(targets)
 
     def tensor(self, values: np.ndarray) -> Tensor:
         """An array in the model's precision, on its device."""
@@ -74,8 +79,14 @@ class ScaledModel:
         prediction = self.standardised(X, num_samples, seed)
         return RescaledPredictive(prediction, self.targets, squeeze)
 
-    def standardised(self, X: np.ndarray, num_samples: int = 100, seed: int = 0) -> Predictive:
-        """The same for standardised targets.
+    def standardised(
+        self,
+        X: np.ndarray,
+        num_samples: int = 100,
+        seed: int = 0,
+        offset: np.ndarray | None = None,
+    ) -> Predictive:
+        """The same for standardised targets, with ``offset`` ``(N, 1)`` on the latent functions.
 
         Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`.
         """
@@ -84,7 +95,8 @@ class ScaledModel:
             self.forget()
             generator = torch.Generator(self.model.device).manual_seed(seed)
             self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
-        return self._drawn[num_samples, seed].predict(inputs)
+        shift = None if offset is None else self.tensor(offset)
+        return self._drawn[num_samples, seed].predict(inputs, shift)
 
     def forget(self) -> None:
         """Let go of posterior samples; to be called when the model has changed."""
@@ -96,10 +108,11 @@ class ScaledModel:
 
 class RescaledPredictive:
     r"""A :class:`deepwishart.Predictive` with its targets mapped back, :math:`y = \mu + c z`:
+    under Gaussian noise
 
-    .. math:: p(y) = \frac1S \sum_s \prod_d \mathcal N(y_d; \mu_d + c_d m_{sd}, c_d^2 s_{sd}^2).
+    .. math:: p(y) = \frac1S \sum_s \prod_d \mathcal N(y_d; \mu_d + c_d m_{sd}, c_d^2 s_{sd}^2),
 
-    Means, quantiles and samples are scaled, log densities lose :math:`\sum_d \log c_d`. Results
+    and likewise under any other; counts are as they are. Means, quantiles and samples are scaled, log densities lose :math:`\sum_d \log c_d`. Results
     are double-precision NumPy arrays ``(N, D)``, or ``(N,)`` when ``squeeze``.
 
     Args:
@@ -124,7 +137,8 @@ class RescaledPredictive:
         return len(self.standardised)
 
     def components(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
+        """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order; for
+        Gaussian noise."""
         for mean, std in self.standardised.components():
             yield self.scaling.inverse(_numpy(mean)), _numpy(std) * self.scaling.scale
 
@@ -148,24 +162,27 @@ class RescaledPredictive:
         """Number of components of the mixture."""
         return self.standardised.num_samples
 
+    @property
+    def gaussian(self) -> bool:
+        """Whether components are Gaussian, one for each posterior sample."""
+        return self.standardised.gaussian
+
+    @property
+    def discrete(self) -> bool:
+        """Whether targets are counts."""
+        return self.standardised.discrete
+
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components."""
-        # Filled in place: small results kept between large temporaries would fragment the memory.
-        location = np.empty((len(self), self.standardised.num_outputs))
-        spread = np.empty_like(location)
-        done = 0
-        for mean, std in self.standardised.components():
-            rows = slice(done, done + mean.shape[1])
-            location[rows] = _numpy(mean.mean(0))
-            spread[rows] = _numpy((std.square().mean(0) + mean.var(0, correction=0)).sqrt())
-            done = rows.stop
-        scale = self.scaling.scale
-        return self._shape(self.scaling.inverse(location)), self._shape(spread * scale)
+        mean, variance = (self._table(each) for each in self.standardised.mean_and_variance())
+        spread = np.sqrt(variance) * self.scaling.scale
+        return self._shape(self.scaling.inverse(mean)), self._shape(spread)
 
-    def log_prob(self, y: Any) -> np.ndarray:
-        """Log density of each row's targets in original units, ``(N,)``."""
-        density = _numpy(self.standardised.log_prob(self.standardise(y)))
-        return density - self.scaling.log_scale.sum()
+    def log_prob(self, y: Any, *, by_column: bool = False) -> np.ndarray:
+        """Log density of each row's targets in original units, ``(N,)``, or of each column by
+        itself, ``(N, D)``."""
+        density = _numpy(self.standardised.log_prob(self.standardise(y), by_column=by_column))
+        return density - (self.scaling.log_scale if by_column else self.scaling.log_scale.sum())
 
     def cdf(self, y: Any) -> np.ndarray:
         """Marginal distribution function of each column at ``y``."""
@@ -199,6 +216,10 @@ class RescaledPredictive:
 
     def _shape(self, table: np.ndarray) -> np.ndarray:
         return table[..., 0] if self._squeeze else table
+
+
+def _beside(targets: np.ndarray, extra: np.ndarray | None) -> np.ndarray:
+    return targets if extra is None else np.concatenate([targets, extra], axis=1)
 
 
 def _numpy(values: Tensor) -> np.ndarray:

@@ -12,7 +12,15 @@ import numpy as np
 from torch import Tensor
 
 from deepwishart.models import DeepKernelProcess
-from deepwishart.training import CheckpointStore, History, PlateauStopper, Protocol, train
+from deepwishart.training import (
+    CheckpointStore,
+    History,
+    Plateau,
+    Protocol,
+    is_deterministic,
+    train,
+    train_deterministic,
+)
 
 __all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
 
@@ -97,13 +105,15 @@ def run_training(
     *,
     checkpoints: CheckpointStore | None = None,
     early_stopping: bool = False,
+    deterministic: bool = False,
     **options: Any,
 ) -> History:
     """Train ``model`` in place, from the newest checkpoint if there is one.
 
     Data are ``(N, num_features)`` and ``(N, D)``, standardised; other arguments are those of
-    :func:`deepwishart.training.train`. With ``early_stopping``, training ends when the smoothed
-    objective has stopped rising.
+    :func:`deepwishart.training.train`. With ``early_stopping``, the learning rate falls, and
+    training ends, when the bound has stopped rising. With ``deterministic``, a model in which
+    nothing is random is trained by L-BFGS, which takes seconds and has no checkpoints.
 
     >>> import torch
     >>> import deepwishart as dw
@@ -112,8 +122,10 @@ def run_training(
     >>> len(run_training(model, X, X.sin(), adjust_protocol("fast", len(X), max_iter=3)))
     3
     """
-    stopper = PlateauStopper(window=max(10, protocol.max_iter // 10), min_delta=1e-3)
-    options["should_stop"] = stopper if early_stopping else None
+    if deterministic and is_deterministic(model):
+        kept = {name: options[name] for name in ("history", "progress") if name in options}
+        return train_deterministic(model, X, y, max_iter=min(protocol.max_iter, 500), **kept)
+    options["plateau"] = Plateau() if early_stopping else None
     return train(
         model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )

@@ -9,14 +9,20 @@ from deepwishart.plots.calibration import calibration
 from deepwishart.plots.gram_matrices import gram_matrices, layer_grams
 from deepwishart.plots.posteriors import compare_posteriors, posterior
 from deepwishart.plots.predictions import predictions
+from deepwishart.plots.relevance import partial_dependence, relevance
+from deepwishart.plots.residuals import against_truth, residuals
 from deepwishart.plots.training_curves import training_curves
 
 __all__ = [
+    "against_truth",
     "calibration",
     "compare_posteriors",
     "gram_matrices",
     "layer_grams",
+    "partial_dependence",
     "posterior",
     "predictions",
+    "relevance",
+    "residuals",
     "training_curves",
 ]

@@ -40,8 +40,8 @@ def posterior(
     functions drawn jointly, and predictive bands (paper, appendix "Toy comparison").
 
     Lines of one colour in the first three panels belong to one posterior sample. For a deep
-    Wishart process the features are one root of the sampled Gram matrix, and any rotation of the
-    two would do as well.
+    Wishart process the features are one root of the sampled Gram matrix, in which the second is
+    zero at the first inducing point; show ``samples.rotated()``, which has no such point.
 
     Args:
         x: inputs ``(M,)`` or ``(M, 1)``, in any order.

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
+
+from deepwishart._support.numbers import plain
 
 # Okabe and Ito (2008), dark ones first; yellow is left out, it does not show on white.
 _OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -58,6 +61,22 @@ def legend_below(figure: Figure, handles: list[Any]) -> None:
 def key(label: str, **style: Any) -> Line2D:
     """An entry of a legend that stands for no line in particular."""
     return Line2D([], [], label=label, **style)
+
+
+def plain_ticks(*axes: Axis) -> None:
+    """Numbers beside an axis as people write them: 21,580 and not 2.158e4."""
+    for axis in axes:
+        axis.set_major_formatter(lambda value, _: plain(value, 6))
+
+
+def shorten(text: str, most: int) -> str:
+    """A name from a table that fits beside an axis, and is no mathematics to matplotlib.
+
+    >>> shorten("a" * 9, 5), shorten("cost ($)", 20)
+    ('aaaa…', 'cost (\\$)')
+    """
+    line = " ".join(text.split())
+    return (line if len(line) <= most else f"{line[: most - 1]}…").replace("$", "\\$")
 
 
 def tidy(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "", **more: Any) -> Axes:

@@ -16,8 +16,8 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
     r"""ELBO and noise against the number of steps, one line per model.
 
     The thin line is the estimate of every step, the thick one its mean over the last ``window``
-    steps. While the Kullback--Leibler term fades in (shaded) the objective is no bound and lies too
-    high; the vertical axis shows the range after it.
+    steps. While the Kullback--Leibler term fades in (shaded), the objective is no bound, lies far
+    too high and is left out, unless training ended there.
 
     Args:
         histories: training histories by name of the model.
@@ -32,12 +32,15 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
     """
     figure = new_figure(9.0, 3.7)
     bound, noise = figure.subplots(1, 2)
-    for (name, colour), history in zip(colours(histories), histories.values(), strict=True):
+    first_bounds = [_first_bound(history) for history in histories.values()]
+    for start, (name, colour) in zip(first_bounds, colours(histories), strict=True):
+        history = histories[name]
         width = window or max(1, len(history) // 50)
-        bound.plot(history.step, history.elbo, color=colour, linewidth=0.5, alpha=0.3)
-        bound.plot(history.step, history.elbo_smoothed(width), color=colour, label=name)
+        steps, bounds = history.step[start:], History(elbo=history.elbo[start:])
+        bound.plot(steps, bounds.elbo, color=colour, linewidth=0.5, alpha=0.3)
+        bound.plot(steps, bounds.elbo_smoothed(width), color=colour, label=name)
         noise.plot(history.step, history.noise, color=colour, label=name)
-    _shade_annealing(bound, histories)
+    _frame(bound, list(histories.values()), first_bounds)
     tidy(bound, title="Evidence lower bound", xlabel="training step", ylabel="ELBO (nats per row)")
     tidy(noise, title="Learned noise", xlabel="training step", ylabel="noise (standardised units)")
     noise.set_ylim(0.0, 1.1 * max(max(history.noise) for history in histories.values()))
@@ -47,15 +50,18 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
     return figure
 
 
-def _shade_annealing(axes: Axes, histories: Mapping[str, History]) -> None:
-    """Mark where the objective is no bound, and choose limits by what comes after it."""
-    ends = [sum(weight < 1 for weight in history.kl_weight) for history in histories.values()]
-    comparable = np.concatenate(
-        [history.elbo[end:] for history, end in zip(histories.values(), ends, strict=True)]
-    )
-    if max(ends):
-        axes.axvspan(0, max(ends), color=GREY, alpha=0.15, linewidth=0, label="KL term fades in")
-    if comparable.size:
-        low, high = np.quantile(comparable, [0.01, 1.0])
-        margin = 0.1 * max(high - low, 1e-3)
-        axes.set_ylim(low - margin, high + margin)
+def _first_bound(history: History) -> int:
+    """Where the objective becomes a bound; 0 if it never does, since something has to be shown."""
+    whole = [index for index, weight in enumerate(history.kl_weight) if weight >= 1]
+    return whole[0] if whole else 0
+
+
+def _frame(axes: Axes, histories: list[History], first_bounds: list[int]) -> None:
+    """Mark where the objective is no bound, and let no outlier of the first steps set the range."""
+    if max(first_bounds):
+        label = "KL term fades in: no bound yet"
+        axes.axvspan(0, max(first_bounds), color=GREY, alpha=0.15, linewidth=0, label=label)
+    shown = [history.elbo[start:] for history, start in zip(histories, first_bounds, strict=True)]
+    low, high = np.quantile(np.concatenate(shown), [0.01, 1.0])
+    margin = 0.1 * max(high - low, 1e-3)
+    axes.set_ylim(low - margin, high + margin)

@@ -10,8 +10,17 @@ import json
 from importlib import resources
 from typing import Any, NamedTuple
 
-__all__ = ["METRICS", "Published", "citation", "published", "published_kinds"]
+__all__ = [
+    "METRICS",
+    "STEPS",
+    "Published",
+    "citation",
+    "highlighted",
+    "published",
+    "published_kinds",
+]
 
+STEPS = 20_000  # of the paper's training
 METRICS = ("elbo", "test_log_likelihood", "seconds_per_epoch")
 
 
@@ -54,6 +63,17 @@ def published_kinds(metric: str) -> list[tuple[str, int]]:
     """
     tables = _content()["tables"][metric]
     return [(dataset, int(depth)) for dataset in tables for depth in tables[dataset]["dwp"]]
+
+
+def highlighted(metric: str, dataset: str, depth: int) -> str:
+    """Which of ``"dwp"`` and ``"dgp"`` the paper highlights as significantly better; ``""`` if
+    neither.
+
+    >>> highlighted("elbo", "boston", 5), highlighted("elbo", "naval", 3)
+    ('dwp', '')
+    """
+    cells = _content()["highlighted"].get(metric, {})
+    return next((p for p in cells if depth in cells[p].get(dataset, [])), "")
 
 
 def citation() -> str:

@@ -1,7 +1,20 @@
-"""Tables in files: CSV and Parquet in, columns of numbers out, and the same again at prediction."""
+"""Tables in files: text and Parquet in, columns of numbers out, the same again at prediction."""
 
-from deepwishart.tables.columns import Column, TableError, read_targets
+from deepwishart.tables.columns import Column, read_targets
+from deepwishart.tables.dialect import Dialect
 from deepwishart.tables.encoder import TableEncoder
-from deepwishart.tables.reading import read_table, stream_table
+from deepwishart.tables.problems import Problems, TableError
+from deepwishart.tables.reading import TableFile, open_table, read_table, stream_table
 
-__all__ = ["Column", "TableEncoder", "TableError", "read_table", "read_targets", "stream_table"]
+__all__ = [
+    "Column",
+    "Dialect",
+    "Problems",
+    "TableEncoder",
+    "TableError",
+    "TableFile",
+    "open_table",
+    "read_table",
+    "read_targets",
+    "stream_table",
+]

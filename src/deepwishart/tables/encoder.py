@@ -10,17 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from deepwishart._support.choices import suggest
+from deepwishart._support.choices import suggest, unknown
 from deepwishart.tables.columns import (
+    MISSING,
     Column,
-    TableError,
     as_text,
-    listing,
-    quoted,
     read_values,
     refuse_missing,
     require_columns,
 )
+from deepwishart.tables.dates import PARTS, days_of, looks_like_date, parts_of
+from deepwishart.tables.problems import Problems, TableError, listing, quoted
 
 MAX_CATEGORIES = 100
 
@@ -29,17 +29,20 @@ MAX_CATEGORIES = 100
 class TableEncoder:
     """What the columns of a training table were, so that another table can be read the same way.
 
-    Numbers stay numbers, true and false become 1 and 0, and a column of text becomes one column of
-    0 and 1 per category. Other tables may have their columns in any order, and further columns,
-    which are ignored. A category that the training table did not have is refused.
+    Numbers stay numbers, true and false become 1 and 0, an ISO date or time becomes a column for
+    each of its parts that vary (year, day of year, weekday, hour, days since the first), and a
+    column of text becomes one column of 0 and 1 per category. Other tables may have their columns
+    in any order, and further columns, which are ignored. A category that the training table did not
+    have is refused, unless :meth:`encode` is told otherwise.
 
-    Missing values (an empty field, ``NA``, ``N/A``, ``NaN``, ``null`` or ``?`` in text files) are
-    refused by the name of their column, unless the encoder was fitted with ``impute="median"``:
-    then a number becomes the median of the training rows, and a category or truth value the most
-    frequent one.
+    Missing values (an empty field, ``NA``, ``N/A``, ``NaN``, ``null``, ``?``, ``#N/A`` and other
+    errors of Excel in text files) are refused by the name of their column, unless the encoder was
+    fitted with ``impute="median"``: then a number or date becomes the median of the training rows,
+    and a category or truth value the most frequent one.
 
     Args:
         columns: in the order of the training table.
+        missing: spellings of a missing value; upper and lower case are the same.
 
     >>> table = pl.DataFrame({"size": ["1.5", "2"], "colour": ["red", "blue"]})
     >>> encoder = TableEncoder.fit(table)
@@ -50,6 +53,7 @@ class TableEncoder:
     """
 
     columns: tuple[Column, ...]
+    missing: tuple[str, ...] = MISSING
 
     @classmethod
     def fit(
@@ -60,6 +64,8 @@ class TableEncoder:
         categorical: Collection[str] = (),
         impute: str | None = None,
         fill_from: Sequence[int] | None = None,
+        missing: Sequence[str] = MISSING,
+        rows: Sequence[int] | None = None,
     ) -> TableEncoder:
         """Decide what each column is.
 
@@ -69,6 +75,8 @@ class TableEncoder:
             categorical: columns of numbers that are categories, such as post codes.
             impute: ``None`` or ``"median"``.
             fill_from: rows from which to take medians and most frequent values; all if ``None``.
+            missing: spellings of a missing value, besides an empty field.
+            rows: what messages call the rows; 1, 2, ... if ``None``.
         """
         if impute not in (None, "median"):
             raise TableError(f"impute must be None or 'median', got {impute!r}.")
@@ -76,27 +84,33 @@ class TableEncoder:
         table = pl.DataFrame([table[name] for name in table.columns if name not in set(ignore)])
         if not table.width:
             raise TableError("The table has no columns left to predict from.")
-        text = as_text(table)
-        kinds = _find_kinds(table, text, set(categorical))
+        text, problems = as_text(table, missing), Problems()
+        kinds = _find_kinds(table, text, set(categorical), rows, problems)
         if impute is None:
-            refuse_missing(text, text.columns)
-        values = read_values(table, kinds)
-        rows = range(len(table)) if fill_from is None else fill_from
+            with problems:
+                refuse_missing(text, kinds, rows)
+        odd: dict[str, str] = {}
+        values = read_values(table, kinds, rows, missing, odd)
+        problems += odd.values()
+        source = range(len(table)) if fill_from is None else fill_from
         columns = []
         for name, kind in kinds.items():
             every = values[name].to_list()
             categories = tuple(sorted(set(every) - {None})) if kind == "category" else ()
             if name not in categorical:
-                _check_number(categories, len(table), name)
-            fill = _fill([every[row] for row in rows], kind, categories) if impute else None
-            columns.append(Column(name, kind, categories, fill))
-        encoder = cls(tuple(columns))
+                with problems:
+                    _check_number(categories, len(table), name)
+            fill = _fill([every[row] for row in source], kind, categories) if impute else None
+            dates = _choose_parts(values[name]) if kind == "date" else {}
+            columns.append(Column(name, kind, categories, fill, **dates))
+        encoder = cls(tuple(columns), tuple(missing))
         for name, count in Counter(encoder.feature_names).items():
             if count > 1:
-                raise TableError(
-                    f"Column {quoted(name)} has the name that a category of another column gets; "
-                    "rename it."
+                problems.append(
+                    f"Column {quoted(name)} has the name that a category or a part of another "
+                    "column gets; rename it."
                 )
+        problems.settle()
         return encoder
 
     @property
@@ -104,68 +118,133 @@ class TableEncoder:
         """Names of the columns of numbers."""
         return [name for column in self.columns for name in column.feature_names]
 
-    def encode(self, table: pl.DataFrame, first_row: int = 1) -> pl.DataFrame:
-        """The columns of numbers, in double precision; messages count rows from ``first_row``."""
+    def encode(
+        self, table: pl.DataFrame, rows: Sequence[int] | None = None, unseen: str = "error"
+    ) -> pl.DataFrame:
+        """The columns of numbers, in double precision.
+
+        Args:
+            table: another table, or the same.
+            rows: what messages call the rows; 1, 2, ... if ``None``.
+            unseen: what to do with a category that the training table did not have: ``"error"``
+                refuses it; ``"other"`` takes it for the training table's category ``other``, or for
+                none of its categories (0 in all their columns) where there is no such category.
+        """
         require_columns(table, [column.name for column in self.columns])
-        kinds = {column.name: column.kind for column in self.columns}
-        values = read_values(table, kinds, first_row)
-        refuse_missing(values, {each.name for each in self.columns if each.fill is None}, first_row)
-        parts = []
+        odd: dict[str, str] = {}
+        values = self._values(table, rows, odd)
+        problems = Problems(odd.values())
+        with problems:
+            required = {each.name for each in self.columns if each.fill is None}
+            refuse_missing(values, required - odd.keys(), rows)
+        parts: list[pl.Expr] = []
         for index, column in enumerate(self.columns):
             part = pl.nth(index) if column.fill is None else pl.nth(index).fill_null(column.fill)
+            names = column.feature_names
             if column.kind == "category":
-                _check_known(values[column.name], column, first_row)
-                named = zip(column.feature_names, column.categories, strict=True)
-                parts += [(part == each).cast(pl.Float64).alias(name) for name, each in named]
+                with problems:
+                    part = _take_unseen(part, values[column.name], column, rows, unseen)
+                named = zip(names, column.categories, strict=True)
+                parts += [
+                    part.eq_missing(pl.lit(each)).cast(pl.Float64).alias(name)
+                    for name, each in named
+                ]
+            elif column.kind == "date":
+                found = parts_of(part, column.origin)
+                parts += [
+                    found[each].alias(name) for name, each in zip(names, column.parts, strict=True)
+                ]
             else:
                 parts.append(part)
+        problems.settle()
         return values.select(parts)
+
+    def unseen(self, table: pl.DataFrame) -> dict[str, pl.Series]:
+        """By column, which rows have a category that the training table did not have.
+
+        >>> encoder = TableEncoder((Column("colour", "category", ("blue", "red")),))
+        >>> encoder.unseen(pl.DataFrame({"colour": ["red", "pink"]}))["colour"].to_list()
+        [False, True]
+        """
+        values = self._values(table, None, {})
+        return {
+            column.name: ~(values[column.name].is_in(column.categories).fill_null(True))
+            for column in self.columns
+            if column.kind == "category"
+        }
+
+    def _values(
+        self, table: pl.DataFrame, rows: Sequence[int] | None, odd: dict[str, str]
+    ) -> pl.DataFrame:
+        kinds = {column.name: column.kind for column in self.columns}
+        return read_values(table, kinds, rows, self.missing, odd)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"columns": [column.to_dict() for column in self.columns]}
+        columns = [column.to_dict() for column in self.columns]
+        return {"columns": columns, "missing": list(self.missing)}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> TableEncoder:
         """What :meth:`to_dict` gave."""
-        return cls(tuple(Column.from_dict(column) for column in plain["columns"]))
+        missing = plain.get("missing", list(MISSING))  # models of 0.1 do not say
+        if not (isinstance(missing, list) and all(isinstance(word, str) for word in missing)):
+            raise TableError(f"{quoted(missing)} are no spellings of a missing value.")
+        return cls(tuple(Column.from_dict(column) for column in plain["columns"]), tuple(missing))
 
 
 def _find_kinds(
-    table: pl.DataFrame, text: pl.DataFrame, categorical: Collection[str]
+    table: pl.DataFrame,
+    text: pl.DataFrame,
+    categorical: Collection[str],
+    rows: Sequence[int] | None,
+    problems: list[str],
 ) -> dict[str, str]:
-    """What the columns are, from their types or, in text files, from all their values."""
+    """What the columns are, from their types or, in text files, from all their values; those that
+    are nothing in particular are described in ``problems``."""
     truth = text.select(pl.all().str.to_lowercase().is_in(["true", "false"]).all()).row(0)
     numbers = text.select(pl.all().cast(pl.Float64, strict=False))
+    dates = text.select(looks_like_date(pl.all()).sum()).row(0)
     present = [len(text) - count for count in text.null_count().row(0)]
     numeric = [len(text) - count for count in numbers.null_count().row(0)]
     kinds = {}
     for index, (name, dtype) in enumerate(table.schema.items()):
         if not present[index]:
-            raise TableError(
+            problems.append(
                 f"Column {quoted(name)} has no values at all; leave it out with --drop."
             )
-        if name in categorical:
+        elif name in categorical:
             kinds[name] = "category"
         elif truth[index]:
             kinds[name] = "boolean"
         elif dtype.is_numeric() or numeric[index] == present[index]:
             kinds[name] = "number"
-        elif numeric[index] > 0.5 * present[index]:
-            pairs = zip(text[name].to_list(), numbers[name].to_list(), strict=True)
-            row, odd = next(
-                (row, value)
-                for row, (value, number) in enumerate(pairs, start=1)
-                if value is not None and number is None
-            )
-            raise TableError(
-                f"Column {quoted(name)} holds numbers, but {quoted(odd)} in row {row}. Correct it, "
-                "or, if the column holds categories, say so with --categorical "
-                f"{quoted(name)[1:-1]}."
-            )
+        elif max(numeric[index], dates[index]) > 0.5 * present[index]:
+            kind = "number" if numeric[index] > dates[index] else "date"
+            column = text.get_column(name)
+            read = numbers.get_column(name)
+            if kind == "date":
+                read = column.rename("0").to_frame().select(days_of(pl.nth(0))).to_series()
+            row = next(iter((read.is_null() & column.is_not_null()).arg_true()), None)
+            if row is None:
+                kinds[name] = kind
+            else:
+                problems.append(
+                    f"Column {quoted(name)} holds {kind}s, but {quoted(column[row])} in row "
+                    f"{rows[row] if rows else row + 1}. Correct it, or, if the column holds "
+                    f"categories, say so with --categorical {quoted(name)[1:-1]}."
+                )
         else:
             kinds[name] = "category"
     return kinds
+
+
+def _choose_parts(days: pl.Series) -> dict[str, Any]:
+    """Those parts of dates that vary, elapsed days if none does."""
+    origin = float(days.min() or 0.0)  # type: ignore[arg-type]
+    found = days.rename("0").to_frame().select(**parts_of(pl.nth(0), origin)).drop_nulls()
+    varying = tuple(part for part in PARTS if found.get_column(part).n_unique() > 1)
+    return {"parts": varying or PARTS[-1:], "origin": origin}
 
 
 def _check_number(categories: Collection[str], num_rows: int, name: str) -> None:
@@ -179,16 +258,33 @@ def _check_number(categories: Collection[str], num_rows: int, name: str) -> None
         )
 
 
-def _check_known(values: pl.Series, column: Column, first_row: int) -> None:
+def _take_unseen(
+    part: pl.Expr, values: pl.Series, column: Column, rows: Sequence[int] | None, unseen: str
+) -> pl.Expr:
+    """Categories as an expression that has known ones only, or ``TableError`` naming all others."""
+    if unseen not in ("error", "other"):
+        raise TableError(unknown("unseen", unseen, ("error", "other")))
     known = {*column.categories, None}
-    for row, value in enumerate(values.to_list()):
+    new: dict[str, int] = {}
+    for index, value in enumerate(values.to_list()):
         if value not in known:
-            raise TableError(
-                f"Column {quoted(column.name)} has the category {quoted(value)} in row "
-                f"{first_row + row}, which the training data did not have."
-                f"{suggest(value, column.categories, cutoff=0.5)} Known categories: "
-                f"{listing(column.categories)}."
-            )
+            new.setdefault(value, rows[index] if rows else index + 1)
+    if not new:
+        return part
+    if unseen == "other":
+        other = next((each for each in column.categories if each.lower() == "other"), None)
+        return part.replace_strict(dict.fromkeys(new, other), default=part)
+    named = ", ".join(
+        f"{quoted(value)} (first in row {row})" for value, row in list(new.items())[:20]
+    )
+    rest = f" and {len(new) - 20} more" if len(new) > 20 else ""
+    raise TableError(
+        f"Column {quoted(column.name)} has "
+        f"{'a category' if len(new) == 1 else f'{len(new)} categories'} that the training data did "
+        f"not have: {named}{rest}.{suggest(next(iter(new)), column.categories, cutoff=0.5)} Known "
+        f"categories: {listing(column.categories)}. --unseen prior or --unseen other predicts "
+        "nevertheless."
+    )
 
 
 def _fill(values: list[Any], kind: str, categories: Sequence[str]) -> float | str:
@@ -196,6 +292,6 @@ def _fill(values: list[Any], kind: str, categories: Sequence[str]) -> float | st
     present = [value for value in values if value is not None]
     if not present:  # any value does: it is a constant to the model
         return categories[0] if kind == "category" else 0.0
-    if kind == "number":
+    if kind in ("number", "date"):
         return float(statistics.median(present))
     return min(statistics.multimode(present))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deepwishart.tables.columns import TableError
+from deepwishart.tables.problems import TableError
 
 __all__ = ["check_parquet"]
 
@@ -24,8 +24,9 @@ except BaseException as error:
 """
 
 
-def check_parquet(file: Path) -> None:
-    """Raise :class:`~deepwishart.tables.TableError` if the file cannot be decoded.
+def check_parquet(file: Path, name: str) -> None:
+    """Raise :class:`~deepwishart.tables.TableError` if the file cannot be decoded; errors call it
+    ``name``.
 
     Some damage makes polars panic, which prints a page about threads, and some would end the
     process: the other process, which knows nothing but polars.
@@ -33,14 +34,14 @@ def check_parquet(file: Path) -> None:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "t.parquet").write_text("PAR1")
-    ...     check_parquet(Path(folder, "t.parquet"))
+    ...     check_parquet(Path(folder, "t.parquet"), "table")
     Traceback (most recent call last):
     ...
-    deepwishart.tables.columns.TableError: ...t.parquet cannot be read: ...
+    deepwishart.tables.problems.TableError: table cannot be read: ...
     """
     # -P: a module of that name in the working directory is not to be imported.
     command = [sys.executable, "-P", "-c", _DECODE, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         reason = next(iter(done.stdout.splitlines()), "it is damaged").rstrip(".")
-        raise TableError(f"{file} cannot be read: {reason}.")
+        raise TableError(f"{name} cannot be read: {reason}.")

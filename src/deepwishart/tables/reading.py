@@ -1,105 +1,229 @@
-"""CSV and Parquet files, whole or in batches."""
+"""Text and Parquet files, whole or in batches."""
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import gzip
+import hashlib
 import os
+import sys
+import tempfile
+import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import polars as pl
 from polars.exceptions import NoDataError, PanicException, PolarsError
 
-from deepwishart.tables.columns import TableError, quoted
+from deepwishart.tables.dialect import Dialect, find_dialect
 from deepwishart.tables.parquet import check_parquet
+from deepwishart.tables.problems import TableError, quoted
 
-__all__ = ["read_table", "stream_table"]
+__all__ = ["STANDARD_INPUT", "TableFile", "open_table", "read_table", "stream_table"]
 
+STANDARD_INPUT = "-"
 # A damaged Parquet file can make polars panic, which is not even an Exception to Python.
 _UNREADABLE = (PolarsError, PanicException)
-_SUFFIXES = {".csv": ",", ".tsv": "\t", ".parquet": ""}
+_SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".parquet": ""}
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_BLOCK = 2**20
+_DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
 
 
-def read_table(path: str | os.PathLike[str]) -> pl.DataFrame:
-    """A CSV (``.csv``), tab-separated (``.tsv``) or Parquet (``.parquet``) file, read whole.
+@dataclass(frozen=True)
+class TableFile:
+    """A table that is ready to be read.
+
+    Args:
+        name: as messages call it.
+        file: Parquet, or text in UTF-8.
+        dialect: how the text was written; ``None`` for Parquet.
+        remark: what was found out about it, if that is not the usual.
+    """
+
+    name: str
+    file: Path
+    dialect: Dialect | None
+    remark: str
+
+    def stream(self, batch_rows: int = 8192) -> Iterator[pl.DataFrame]:
+        """Batches of at most ``batch_rows`` rows, in order."""
+        lazy = self._scan()
+        found = False
+        try:
+            for frame in lazy.collect_batches(
+                chunk_size=batch_rows, maintain_order=True, lazy=True
+            ):
+                for batch in frame.iter_slices(batch_rows):
+                    found = True
+                    yield batch
+        except _UNREADABLE as error:
+            raise self._unreadable(error) from error
+        if not found:
+            raise TableError(f"{self.name} has column names but no rows.")
+
+    def read(self) -> pl.DataFrame:
+        """All rows."""
+        return pl.concat(self.stream(), rechunk=True)
+
+    def digest(self) -> str:
+        """The SHA-256 of the content."""
+        with open(self.file, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _scan(self) -> pl.LazyFrame:
+        text: dict[str, Any] = {"infer_schema": False, "glob": False}
+        try:
+            if self.dialect is None:
+                lazy = pl.scan_parquet(self.file, glob=False)
+                names = lazy.collect_schema().names()
+            else:
+                text["separator"] = self.dialect.separator
+                lazy = pl.scan_csv(self.file, **text)
+                names = lazy.collect_schema().names()
+                # The names as they are: polars calls the second of two columns x_duplicated_0.
+                head = pl.scan_csv(self.file, **text, has_header=False, n_rows=1)
+                written = [name or "" for name in head.collect().row(0)]
+                names = written if len(written) == len(names) else names
+        except NoDataError as error:
+            raise TableError(f"{self.name} is empty.") from error
+        except (*_UNREADABLE, OSError) as error:
+            raise self._unreadable(error) from error
+        self._check_names(names)
+        if self.dialect is not None and self.dialect.decimal == ",":
+            return lazy.with_columns(pl.all().str.replace(_DECIMAL_COMMA, "${1}.${2}"))
+        return lazy
+
+    def _check_names(self, names: list[str]) -> None:
+        problems = []
+        for number, name in enumerate(names, start=1):
+            if not name.strip():
+                problems.append(f"Column {number} of {self.name} has no name; give it one.")
+            elif name in names[: number - 1]:
+                problems.append(
+                    f"{self.name} has two columns named {quoted(name)}; rename one of them."
+                )
+        if problems:
+            raise TableError(*dict.fromkeys(problems))
+
+    def _unreadable(self, error: BaseException) -> TableError:
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+        return TableError(f"{self.name} cannot be read: {reason}.")
+
+
+@contextlib.contextmanager
+def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> Iterator[TableFile]:
+    """Find out what a file is, and make it ready to be read.
+
+    Text compressed with gzip, in another encoding than UTF-8, or from standard input (``-``) is
+    copied to a temporary file first, so that memory does not grow with it.
+
+    Args:
+        path: of a ``.csv``, ``.tsv``, ``.txt`` or ``.parquet`` file, the first three also with
+            ``.gz`` after it; ``-`` is standard input, text or Parquet.
+        dialect: what is known of a text file; the rest is found out.
+
+    Raises:
+        TableError: no such file, of another kind, damaged, or empty.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "t.csv").write_bytes("größe;y\\n1,5;2\\n".encode("latin-1"))
+    ...     with open_table(Path(folder, "t.csv")) as table:
+    ...         table.remark, table.read().to_dicts()
+    ('separated by semicolon, decimal comma, encoding cp1252', [{'größe': '1.5', 'y': '2'}])
+    """
+    given, usual = dialect or Dialect(), _usual_separator(Path(path))
+    name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+    with tempfile.TemporaryDirectory(prefix="deepwishart-") as folder:
+        file = Path(path)
+        if str(path) == STANDARD_INPUT:
+            file = _copy(sys.stdin.buffer, Path(folder, "input"))
+        if file.stat().st_size == 0:
+            raise TableError(f"{name} is empty.")
+        with open(file, "rb") as start:
+            magic = start.read(4)
+        try:
+            if magic.startswith(_GZIP):
+                with gzip.open(file) as packed:
+                    file = _copy(packed, Path(folder, "unpacked"))
+                with open(file, "rb") as start:
+                    magic = start.read(4)
+            if not usual or (str(path) == STANDARD_INPUT and magic == _PARQUET):
+                check_parquet(file, name)
+                yield TableFile(name, file, None, "")
+                return
+            found = find_dialect(file, given, usual)
+            encoding = codecs.lookup(found.encoding or "utf-8").name
+            if encoding not in ("utf-8", "ascii"):
+                with open(file, encoding=encoding, newline="") as text:
+                    file = _copy(text, Path(folder, "text"))
+        except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
+            raise TableError(f"{name} cannot be read: {str(error).rstrip('.')}.") from error
+        plain = (found.separator, found.decimal, encoding) == (usual, ".", "utf-8")
+        yield TableFile(name, file, found, "" if plain else str(found))
+
+
+def read_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> pl.DataFrame:
+    """A file of any kind that :func:`open_table` knows, read whole.
 
     The columns of a text file stay text: :class:`~deepwishart.tables.TableEncoder` decides what
     they are, from all rows and in the same way for every file.
 
-    Raises:
-        TableError: no such file, of another kind, damaged, or without rows.
-
-    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "t.csv").write_text("x,colour\\n1,red\\n2,blue\\n")
     ...     read_table(Path(folder, "t.csv")).shape
     (2, 2)
     """
-    return pl.concat(stream_table(path), rechunk=True)
+    with open_table(path, dialect) as table:
+        return table.read()
 
 
-def stream_table(path: str | os.PathLike[str], batch_rows: int = 8192) -> Iterator[pl.DataFrame]:
+def stream_table(
+    path: str | os.PathLike[str], batch_rows: int = 8192, dialect: Dialect | None = None
+) -> Iterator[pl.DataFrame]:
     """As :func:`read_table`, in batches of at most ``batch_rows`` rows and in order.
 
     Memory does not grow with the length of the file.
 
-    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "table.csv"
     ...     _ = path.write_text("x\\n1\\n2\\n3\\n")
     ...     [len(batch) for batch in stream_table(path, batch_rows=2)]
     [2, 1]
     """
-    file = Path(path)
-    lazy = _scan(file)
-    found = False
-    try:
-        for frame in lazy.collect_batches(chunk_size=batch_rows, maintain_order=True, lazy=True):
-            for batch in frame.iter_slices(batch_rows):
-                found = True
-                yield batch
-    except _UNREADABLE as error:
-        raise _unreadable(file, error) from error
-    if not found:
-        raise TableError(f"{file} has column names but no rows.")
+    with open_table(path, dialect) as table:
+        yield from table.stream(batch_rows)
 
 
-def _scan(file: Path) -> pl.LazyFrame:
+def _usual_separator(file: Path) -> str:
+    """That of the name's ending, nothing for Parquet; refuses what is no file that can be read."""
+    if str(file) == STANDARD_INPUT:
+        return ","
     if not file.is_file():
         kind = "is a directory" if file.is_dir() else "does not exist"
         if file.exists() and not file.is_dir():
-            kind = "is a pipe or a device, which cannot be read twice; give a regular file"
+            kind = (
+                "is a pipe or a device; give a regular file, or send it to standard input, whose "
+                "name is -"
+            )
         raise TableError(f"The data file {file} {kind}.")
-    separator = _SUFFIXES.get(file.suffix.lower())
-    if separator is None:
+    suffix = file.with_suffix("").suffix if file.suffix.lower() == ".gz" else file.suffix
+    usual = _SUFFIXES.get(suffix.lower())
+    if usual is None:
         raise TableError(
             f"{file} is of a kind that cannot be read; give a file whose name ends in "
-            f"{', '.join(_SUFFIXES)}."
+            f"{', '.join(_SUFFIXES)}, text also with .gz after it."
         )
-    if file.stat().st_size == 0:
-        raise TableError(f"{file} is empty.")
-    if not separator:
-        check_parquet(file)
-    text = {"separator": separator, "infer_schema": False, "glob": False}
-    try:
-        lazy = pl.scan_csv(file, **text) if separator else pl.scan_parquet(file, glob=False)  # type: ignore[arg-type]
-        names = lazy.collect_schema().names()
-        if separator:
-            # The names as they are: polars calls the second of two columns x_duplicated_0.
-            head = pl.scan_csv(file, **text, has_header=False, n_rows=1)  # type: ignore[arg-type]
-            written = [name or "" for name in head.collect().row(0)]
-            names = written if len(written) == len(names) else names
-    except NoDataError as error:
-        raise TableError(f"{file} is empty.") from error
-    except (*_UNREADABLE, OSError) as error:
-        raise _unreadable(file, error) from error
-    for number, name in enumerate(names, start=1):
-        if not name.strip():
-            raise TableError(f"Column {number} of {file} has no name; give it one.")
-        if name in names[: number - 1]:
-            raise TableError(f"{file} has two columns named {quoted(name)}; rename one of them.")
-    return lazy
+    return usual
 
 
-def _unreadable(file: Path, error: BaseException) -> TableError:
-    reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-    return TableError(f"{file} cannot be read: {reason}.")
+def _copy(source: Any, to: Path) -> Path:
+    """Bytes as they are, text in UTF-8."""
+    target: BinaryIO
+    with open(to, "wb") as target:
+        while block := source.read(_BLOCK):
+            target.write(block.encode() if isinstance(block, str) else block)
+    return to

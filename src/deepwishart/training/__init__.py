@@ -6,12 +6,14 @@ from deepwishart.training.checkpoint import (
     CheckpointStore,
     CheckpointWarning,
 )
-from deepwishart.training.early_stopping import PlateauStopper
+from deepwishart.training.deterministic import is_deterministic, train_deterministic
+from deepwishart.training.early_stopping import Plateau, still_rising
 from deepwishart.training.guard import TrainingError
 from deepwishart.training.history import History
 from deepwishart.training.loop import train
 from deepwishart.training.progress import ProgressEvent, make_progress
 from deepwishart.training.protocol import Protocol
+from deepwishart.training.shallow import start_from_shallow
 
 __all__ = [
     "Checkpoint",
@@ -19,10 +21,14 @@ __all__ = [
     "CheckpointStore",
     "CheckpointWarning",
     "History",
-    "PlateauStopper",
+    "Plateau",
     "ProgressEvent",
     "Protocol",
     "TrainingError",
+    "is_deterministic",
     "make_progress",
+    "start_from_shallow",
+    "still_rising",
     "train",
+    "train_deterministic",
 ]

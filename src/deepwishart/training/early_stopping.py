@@ -1,46 +1,96 @@
-"""When to stop before the last step."""
+"""When to stop before the last step, and whether a run has come to its end."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import fmean
+
+import numpy as np
 
 from deepwishart.training.history import History
 
+__all__ = ["Plateau", "still_rising"]
+
+_BLOCK = 10  # steps averaged before a line is fitted: neighbours are alike
+
 
 @dataclass(frozen=True)
-class PlateauStopper:
-    r"""Stop once the ELBO, averaged over a window of w steps, no longer rises:
+class Plateau:
+    r"""Whether more steps at the present learning rate would pay: with the slope :math:`b` of a
+    line through the second half of the bounds so far, its standard error :math:`s` and :math:`T`
+    steps left at that rate, they would not if :math:`(b + 2 s)\, T < \delta`.
 
-    .. math:: \frac1w \sum_{s=t-w+1}^{t} \text{ELBO}_s
-              - \frac1w \sum_{s=t-2w+1}^{t-w} \text{ELBO}_s < \delta.
-
-    Looked at once per window, and only where both windows lie after KL annealing, when values are
-    comparable. Meant for ``should_stop=`` of :func:`deepwishart.training.train`.
+    Looked at every so many steps, after KL annealing. :func:`deepwishart.training.train` then
+    lets the learning rate fall as the protocol would have done later, and ends with it: the bound
+    rises once more while the rate falls, which stopping at once would give away.
 
     Args:
-        window: number of steps w.
-        min_delta: smallest rise :math:`\delta`, per data point, that is worth another window.
+        tolerance: rise :math:`\delta` of the bound, per data point, that is not worth the steps.
+        every: steps between looks.
 
     >>> history = History()
-    >>> for step in range(20):
-    ...     history.append(step, min(step, 10) / 10, 1.0, 1e-2, 0.3, 0.0)
-    >>> PlateauStopper(window=5, min_delta=1e-3)(history)
+    >>> for step in range(200):
+    ...     history.append(step, -math.exp(-step / 10), 1.0, 1e-2, 0.3, 0.0)
+    >>> Plateau().reached(history, 0, steps_left=1_000)
     True
     """
 
-    window: int = 200
-    min_delta: float = 1e-3
+    tolerance: float = 3e-3
+    every: int = 20
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ValueError(f"window must be at least 1, got {self.window}.")
-        if not math.isfinite(self.min_delta):
-            raise ValueError(f"min_delta must be a finite number, got {self.min_delta}.")
+        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
+            raise ValueError(f"tolerance must be a positive number, got {self.tolerance}.")
+        if self.every < 1:
+            raise ValueError(f"every must be at least 1, got {self.every}.")
 
-    def __call__(self, history: History) -> bool:
-        w = self.window
-        if len(history) % w or len(history) < 2 * w or min(history.kl_weight[-2 * w :]) < 1.0:
+    def reached(self, history: History, first: int, steps_left: int) -> bool:
+        """Whether the bounds from entry ``first`` of the history on have stopped rising."""
+        if (len(history) - first) % self.every:
             return False
-        return fmean(history.elbo[-w:]) - fmean(history.elbo[-2 * w : -w]) < self.min_delta
+        slope = _slope(_settled(history, first))
+        return slope is not None and (slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance
+
+
+def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> float | None:
+    """By how much, per data point, the bound would have risen with as many steps again, if that is
+    clearly more than ``least``; ``None`` if it is not, or the run is too short to tell.
+
+    Only steps near the largest learning rate count: while it falls, the bound rises in any case.
+
+    >>> history = History()
+    >>> for step in range(200):
+    ...     history.append(step, 0.01 * step, 1.0, 1e-2, 0.3, 0.0)
+    >>> round(still_rising(history), 2)
+    2.0
+    """
+    if history.stopped_by in ("early_stopping", "converged", "interrupt"):
+        return None
+    rates = np.array(history.learning_rate[first:])
+    fast = int((rates >= 0.5 * rates.max()).sum()) if len(rates) else 0
+    slope = _slope(_settled(history, first, first + fast))
+    if slope is None or (slope[0] - 2.0 * slope[1]) * fast < least:
+        return None
+    return slope[0] * fast
+
+
+def _settled(history: History, first: int, last: int | None = None) -> np.ndarray:
+    """The second half of the bounds since annealing."""
+    end = len(history) if last is None else last
+    weights = np.array(history.kl_weight[first:end])
+    bounds = np.array(history.elbo[first:end])[int((weights < 1.0).sum()) :]
+    return bounds[len(bounds) // 2 :]
+
+
+def _slope(bounds: np.ndarray) -> tuple[float, float] | None:
+    """Slope per step, and its standard error; ``None`` for too few steps."""
+    blocks = len(bounds) // _BLOCK
+    if blocks < 4:
+        return None
+    means = bounds[len(bounds) - blocks * _BLOCK :].reshape(blocks, _BLOCK).mean(-1)
+    x = np.arange(blocks) - 0.5 * (blocks - 1)
+    spread = (x**2).sum()
+    slope = (x * means).sum() / spread
+    residual = means - means.mean() - slope * x
+    error = math.sqrt((residual**2).sum() / (blocks - 2) / spread)
+    return slope / _BLOCK, error / _BLOCK

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
-STOPPED_BY = (None, "max_iter", "early_stopping", "interrupt", "error")
+STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
 
 
 @dataclass
@@ -27,9 +27,12 @@ class History:
         noise: noise standard deviation after the step, averaged over target columns.
         seconds: training time since step 0, time before a resume included.
         stopped_by: why training ended: ``"max_iter"`` (all steps done), ``"early_stopping"``,
-            ``"interrupt"`` (Ctrl-C), ``"error"`` (a
+            ``"converged"`` (L-BFGS has found a maximum), ``"interrupt"`` (Ctrl-C), ``"error"`` (a
             :class:`~deepwishart.training.TrainingError`), or ``None`` while it runs.
         recoveries: steps that failed and were tried again from an earlier state.
+        tried: models that were trained before one was kept, each with its ``depth``,
+            ``num_inducing``, ``elbo``, ``standard_error``, ``steps`` and ``seconds``; empty where
+            there was no choice.
 
     >>> history = History()
     >>> for step in range(4):
@@ -46,6 +49,7 @@ class History:
     seconds: list[float] = field(default_factory=list)
     stopped_by: str | None = None
     recoveries: list[int] = field(default_factory=list)
+    tried: list[dict[str, float]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -85,7 +89,8 @@ class History:
         if stopped_by not in STOPPED_BY:
             raise ValueError(f"stopped_by must be one of {STOPPED_BY}, got {stopped_by!r}.")
         columns = {name: list(values[name]) for name in COLUMNS}
-        return cls(**columns, stopped_by=stopped_by, recoveries=list(values.get("recoveries", [])))
+        lists = {name: list(values.get(name, [])) for name in ("recoveries", "tried")}
+        return cls(**columns, stopped_by=stopped_by, **lists)
 
     def to_tensor(self) -> Tensor:
         """The six lists as the columns of a float64 tensor, which keeps every bit of them."""

@@ -15,11 +15,13 @@ from deepwishart.models import DeepKernelProcess
 from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
+from deepwishart.training.early_stopping import Plateau
 from deepwishart.training.guard import Guard, explain
 from deepwishart.training.history import COLUMNS, History
 from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol
+from deepwishart.training.shallow import start_from_shallow
 from deepwishart.training.state import TrainingState, fingerprint
 
 _REASONS = (None, "early_stopping", "interrupt")
@@ -40,6 +42,7 @@ def train(
     resume: bool = False,
     progress: Callable[[ProgressEvent], None] | None = None,
     should_stop: Callable[[History], bool] | None = None,
+    plateau: Plateau | None = None,
     process_group: Any = None,
 ) -> History:
     r"""Maximise the ELBO, by default with Adam, :math:`\theta \leftarrow \theta + \eta_t\,
@@ -68,6 +71,7 @@ def train(
         resume: continue from the newest checkpoint; start from the beginning if there is none.
         progress: called after every step, on rank 0 only.
         should_stop: called after every step; ``True`` ends training.
+        plateau: let the learning rate fall, and then end, once the bound has stopped rising.
         process_group: processes that train together; the default group, if one has been
             initialised, when ``None``.
 
@@ -93,11 +97,16 @@ def train(
     parallel = Parallel.detect(process_group)
     history = History() if history is None else history
     state = _start(model, data, protocol, seed, history, optimiser, checkpoints, resume, parallel)
+    if protocol.shallow_steps and isinstance(data, tuple) and not (state.step or len(history)):
+        start_from_shallow(model, *data, steps=protocol.shallow_steps, process_group=process_group)
     save_every = parallel.largest(checkpoints.every_steps if checkpoints else 0, model.device)
     store = checkpoints if parallel.leads else None
     guard = Guard(state, store)
     if should_stop is None or history.stopped_by != "early_stopping":
         history.stopped_by = None
+    state.settled_at = state.settled_at if plateau is not None else None
+    if state.settled_at is not None:
+        protocol = protocol.settle_at(state.settled_at)
 
     try:
         with interrupts_noted() as interrupts:
@@ -110,8 +119,11 @@ def train(
                 enough = should_stop is not None and should_stop(history)
                 verdict = 2 if interrupts else int(enough)
                 history.stopped_by = _REASONS[parallel.largest(verdict, model.device)]
-                if history.stopped_by is None and state.step == protocol.max_iter:
-                    history.stopped_by = "max_iter"
+                if plateau is not None and _has_settled(state, protocol, plateau, parallel):
+                    state.settled_at = state.step
+                    protocol = protocol.settle_at(state.step)
+                if history.stopped_by is None and state.step >= protocol.max_iter:
+                    history.stopped_by = _ended_by(state)
                 if history.stopped_by or (save_every and state.step % save_every == 0):
                     # A resumed run's first snapshot is its checkpoint: the run that goes on needs
                     # the same one, on every process, for both to recover alike.
@@ -122,8 +134,23 @@ def train(
         history.stopped_by = "interrupt"
     finally:
         state.release_gradients()
-    history.stopped_by = history.stopped_by or "max_iter"
+    history.stopped_by = history.stopped_by or _ended_by(state)
     return history
+
+
+def _ended_by(state: TrainingState) -> str:
+    return "max_iter" if state.settled_at is None else "early_stopping"
+
+
+def _has_settled(
+    state: TrainingState, protocol: Protocol, plateau: Plateau, parallel: Parallel
+) -> bool:
+    """Whether the bound has stopped rising at the first learning rate."""
+    left = protocol.steady_steps - state.step
+    if state.settled_at is not None or left <= 0:
+        return False
+    reached = plateau.reached(state.history, state.earlier_steps, left)
+    return bool(parallel.largest(int(reached), state.model.device))
 
 
 def _take_step(

@@ -70,7 +70,8 @@ def make_progress(
                 return
             drawn_at, elapsed = now, now - first[1]
             speed = f"{(event.step - first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
-            numbers = f"ELBO {event.elbo:.3f}  noise {event.noise:.3g}  {speed} steps/s"
+            noise = f"  noise {event.noise:.3g}" if event.noise else ""  # classes have none
+            numbers = f"ELBO {event.elbo:.3f}{noise}  {speed} steps/s"
             bars.update(task, completed=event.step + 1, total=event.total, numbers=numbers)
 
         yield show

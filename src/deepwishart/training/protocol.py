@@ -63,6 +63,8 @@ class Protocol:
         factors: on the learning rate of some kinds of parameters (:func:`kind_of`); 0 leaves them
             as they are.
         betas: Adam's.
+        shallow_steps: steps that a single layer is trained for first, to start from, see
+            :func:`deepwishart.training.start_from_shallow`; 0 to start from the model as it is.
 
     >>> protocol = Protocol.named("paper", num_rows=500)
     >>> protocol.learning_rate_at(9_999), protocol.learning_rate_at(10_000)
@@ -81,9 +83,10 @@ class Protocol:
     clip_norm: float | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     betas: tuple[float, float] = (0.9, 0.999)
+    shallow_steps: int = 0
 
     def __post_init__(self) -> None:
-        for name, smallest in (("max_iter", 1), ("kl_anneal", 0), ("num_samples", 1)):
+        for name, smallest in _LEAST.items():
             self._set(name, whole_number(name, getattr(self, name), smallest))
         for name in ("learning_rate", "final_learning_rate"):
             self._set(name, number(name, getattr(self, name)))
@@ -138,6 +141,22 @@ class Protocol:
             return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
         return first
 
+    @property
+    def steady_steps(self) -> int:
+        """Number of steps at the first learning rate."""
+        if self.schedule in ("step", "flat"):
+            return (self.max_iter + 1) // 2
+        return self.max_iter if self.schedule == "constant" else 0
+
+    def settle_at(self, step: int) -> Protocol:
+        """The same up to step ``step``, from where on the learning rate falls; with a constant
+        schedule it ends there.
+
+        >>> Protocol.named("paper", num_rows=500).settle_at(3_000).max_iter
+        6000
+        """
+        return self.replace(max_iter=step if self.schedule == "constant" else 2 * step)
+
     def kl_weight_at(self, step: int) -> float:
         r"""Factor :math:`w_t` on the KL term at step ``step``, from 0."""
         return 1.0 if step >= self.kl_anneal else step / self.kl_anneal
@@ -156,12 +175,21 @@ class Protocol:
         object.__setattr__(self, name, value)
 
 
+_LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1, "shallow_steps": 0}
+
 # The one table of numbers.
 _PROTOCOLS = {
     "paper": Protocol(20_000, 1e-2, 1e-3, "step", kl_anneal=1_000),
     "fast": Protocol(
-        2_000, 5e-2, 1e-4, "flat", 100, factors={"kernel": 3.0, "scale": 0.0}, betas=(0.9, 0.99)
+        500,
+        5e-2,
+        1e-4,
+        "flat",
+        kl_anneal=100,
+        factors={"kernel": 3.0, "scale": 0.0},
+        betas=(0.9, 0.99),
+        shallow_steps=150,
     ),
 }
-_PROTOCOLS["converged"] = _PROTOCOLS["fast"]
+_PROTOCOLS["converged"] = _PROTOCOLS["fast"].replace(max_iter=2_000)
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000

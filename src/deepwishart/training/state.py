@@ -39,6 +39,7 @@ class TrainingState:
         self.data = ""  # fingerprint, to recognise a checkpoint of other data
         self.generator = torch.Generator(model.device).manual_seed(seed)
         self.step = 0
+        self.settled_at: int | None = None  # where the bound had stopped rising
         # What the guard remembers of failed steps.
         self.step_factor, self.tries = 1.0, 0
         self.earlier_steps = len(history)
@@ -119,6 +120,7 @@ class TrainingState:
             "num_batches": self.batches.num_batches,
             "position": position,
             "earlier_steps": self.earlier_steps,
+            "settled_at": self.settled_at,
             "stopped_by": self.history.stopped_by,
             "recoveries": self.history.recoveries,
             "caution": {"step_factor": self.step_factor, "tries": self.tries},
@@ -148,7 +150,7 @@ class TrainingState:
         self.history.load_tensor(tensors["history"])
         self.history.stopped_by = info["stopped_by"]
         self.history.recoveries = list(info["recoveries"])
-        self.step = info["step"]
+        self.step, self.settled_at = info["step"], info.get("settled_at")
         self.earlier_steps = info["earlier_steps"]
         self.step_factor, self.tries = (info["caution"][key] for key in ("step_factor", "tries"))
         self._start_clock()

@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepwishart.reproduction.datasets.source import Fingerprint
-
 FOLDER = "UCI_Datasets/yacht/data"
 
 
@@ -33,20 +31,17 @@ def files() -> dict[str, bytes]:
 
 
 @pytest.fixture
-def registry(files: dict[str, bytes]) -> dict[str, Fingerprint]:
-    return {
-        path: Fingerprint(hashlib.sha256(content).hexdigest(), len(content))
-        for path, content in files.items()
-    }
+def registry(files: dict[str, bytes]) -> dict[str, str]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
 
 
 @pytest.fixture
-def folder(files: dict[str, bytes], registry: dict[str, Fingerprint], tmp_path: Path) -> Path:
+def folder(files: dict[str, bytes], registry: dict[str, str], tmp_path: Path) -> Path:
     """The data set in a folder with a registry of its own."""
     for path, content in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(content)
-    lines = [f"{path} {print_.sha256} {print_.size}" for path, print_ in registry.items()]
+    lines = [f"{path} {sha256}" for path, sha256 in registry.items()]
     (tmp_path / "registry.txt").write_text("# a comment\n" + "\n".join(lines) + "\n")
     return tmp_path
 

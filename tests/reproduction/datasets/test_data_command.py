@@ -32,7 +32,7 @@ def test_verify_names_every_bad_file(folder):
     (folder / "UCI_Datasets/yacht/data/n_splits.txt").unlink()
     code, out, err = call("verify", "yacht")
     assert code == 2
-    assert "yacht/data/data.txt is truncated (5 of" in out
+    assert "yacht/data/data.txt is altered (it has 5 bytes" in out
     assert "yacht/data/n_splits.txt is missing" in out
     assert "2 of 8 files are not as published" in err and "unset DEEPWISHART_DATA" in err
 

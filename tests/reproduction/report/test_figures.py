@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from deepwishart.reproduction.report import read_results
-from deepwishart.reproduction.report.figures import Figure, depth_figures, training_figure
+from deepwishart.reproduction.report import make_content, read_results
+from deepwishart.reproduction.report.figures import depth_figures, training_figure
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,7 +30,7 @@ def tips(svg):
 def test_training_curves_of_five_layer_models(make_results):
     results = read_results(make_results(num_splits=2, datasets=("boston",)))
     figure = training_figure(results)
-    assert isinstance(figure, Figure) and "split 0" in figure.title
+    assert "split 0, protocol paper" in figure.title
     assert len(tips(figure.svg)) == 4 * 40  # two processes, two panels
     described = tips(figure.svg)
     assert "boston split 0 dgp depth 5\nepoch 20,000: -0.4504" in described
@@ -58,8 +58,10 @@ def test_epochs_of_minibatches(tmp_path):
 
 @pytest.mark.parametrize("choices", [{"depths": (2,)}, {"datasets": ("yacht",)}])
 def test_a_sentence_where_the_curves_were_not_run(make_results, choices):
-    sentence = training_figure(read_results(make_results(num_splits=1, **choices)))
-    assert isinstance(sentence, str) and "left out" in sentence
+    results = read_results(make_results(num_splits=1, **choices))
+    assert training_figure(results) is None
+    section = next(s for s in make_content(results).sections if s.name == "curves")
+    assert section.figures == () and "left out" in section.texts[0]
 
 
 def test_results_by_depth(make_results):
@@ -72,11 +74,11 @@ def test_results_by_depth(make_results):
             value = f"ELBO per data point {run.value('elbo'):.4f}"
             found = [tip for tip in described if tip.startswith(f"{run.spec}\n{value}")]
             assert len(found) == 2  # once beside the ELBO, once beside the log likelihood
-    values = list(results.by_split("elbo", "boston", "dwp", 2).values())
+    values = list(results.by_split("elbo", "paper", "boston", "dwp", 2).values())
     error = np.std(values, ddof=1) / np.sqrt(3)
-    text = f"mean of splits: 3\nELBO per data point {np.mean(values):.4f} ± {error:.4f}"
-    assert f"DWP depth 2, boston, {text}" in described
-    assert "DGP depth 5, boston, in the paper\nTest log likelihood -2.44 ± 0.04" in described
+    what = "DWP depth 2, boston, paper protocol, mean of splits: 3"
+    assert f"{what}\nELBO per data point {np.mean(values):.4f} ± {error:.4f}" in described
+    assert "DGP depth 5, boston, published\nTest log likelihood -2.44 ± 0.04" in described
 
 
 def test_one_run_far_away_does_not_hide_the_others(add_runs):

@@ -1,10 +1,12 @@
 """Whatever is in a results directory, there is a report, and a sentence on what is not in it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from deepwishart.reproduction.report import read_results
+from deepwishart.reproduction.report.comparisons import other_table, settings_table
 from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec
 
 
@@ -15,7 +17,7 @@ def runs_file(directory):
 def test_all_is_well(make_results):
     results = read_results(make_results())
     assert len(results.runs) == 2 * 2 * 2 * 5
-    assert (results.failed, results.notes, results.protocol) == ((), (), "paper")
+    assert (results.others, results.notes, results.protocols) == ((), (), ("paper",))
 
 
 def test_by_split_averages_seeds(add_runs):
@@ -25,8 +27,8 @@ def test_by_split_averages_seeds(add_runs):
         (RunSpec("yacht", 4, "dwp", 3), {"elbo": 8.0}),
     )
     results = read_results(directory)
-    assert results.by_split("elbo", "yacht", "dwp", 2) == {0: 1.5, 4: 7.0}
-    assert results.by_split("rmse", "yacht", "dwp", 2) == {}
+    assert results.by_split("elbo", "paper", "yacht", "dwp", 2) == {0: 1.5, 4: 7.0}
+    assert results.by_split("rmse", "paper", "yacht", "dwp", 2) == {}
 
 
 def test_a_directory_that_is_not_there(tmp_path):
@@ -75,8 +77,8 @@ def test_failed_runs(make_results):
         record = {**spec.to_dict(), "status": "failed", "reason": "TrainingError: <NaN>\nat 5"}
         store.add(record, {"step": []})
     results = read_results(directory)
-    assert [run.spec for run in results.failed] == [spec]
-    assert 9 not in results.by_split("elbo", "boston", "dwp", 2)
+    assert spec not in [run.spec for run in results.runs]
+    assert 9 not in results.by_split("elbo", "paper", "boston", "dwp", 2)
     assert results.notes[0].startswith("1 run failed and was left out of all means")
     assert "boston split 9 dwp depth 2 (TrainingError: <NaN>" in results.notes[0]
 
@@ -94,28 +96,99 @@ def test_numbers_that_are_none(add_runs):
         (RunSpec("boston", 2, "dwp", 2), {"elbo": True}),
     )
     with open(runs_file(directory), "a") as file:  # Python reads NaN, though the store writes none
-        record = {**RunSpec("boston", 3, "dwp", 2).to_dict(), "status": "ok", "elbo": float("nan")}
+        spec, numbers = RunSpec("boston", 3, "dwp", 2), {"elbo": float("nan")}
+        line = json.loads(runs_file(directory).read_text().splitlines()[0])
+        record = {**line, **spec.to_dict(), **numbers}
         file.write(json.dumps(record) + "\n")
     results = read_results(directory)
     assert len(results.runs) == 4
-    assert results.by_split("elbo", "boston", "dwp", 2) == {}
+    assert results.by_split("elbo", "paper", "boston", "dwp", 2) == {}
 
 
 def test_protocols_are_kept_apart(add_runs):
-    fast = RunSpec("boston", 0, "dwp", 2, 0, "fast")
     slow = RunSpec("boston", 0, "dwp", 2)
-    directory = add_runs((fast, {"elbo": 1.0}), (slow, {"elbo": 2.0}))
+    fast, converged = (replace(slow, protocol=name) for name in ("fast", "converged"))
+    directory = add_runs(
+        *((spec, {"elbo": float(n)}) for n, spec in enumerate((fast, slow, converged)))
+    )
     results = read_results(directory)
-    assert [run.spec for run in results.runs] == [slow]
-    assert results.notes == ("1 run with another training protocol (fast) was left out.",)
+    assert results.protocols == ("paper", "converged")
+    assert {run.spec for run in results.runs} == {slow, converged}
+    assert results.by_split("elbo", "converged", "boston", "dwp", 2) == {0: 2.0}
+    assert results.notes == ("Runs with other training protocols were left out: fast.",)
     assert [run.spec for run in read_results(directory, protocol="fast").runs] == [fast]
-    with pytest.raises(ResultsError, match=r"'slow'; there are some with fast, paper"):
+    with pytest.raises(ResultsError, match=r"'slow'; there are some with converged, fast, paper"):
         read_results(directory, protocol="slow")
 
 
 def test_a_sweep_without_the_papers_protocol(add_runs):
     directory = add_runs((RunSpec("boston", 0, "dwp", 2, 0, "fast"), {"elbo": 1.0}))
-    assert read_results(directory).protocol == "fast"
+    assert read_results(directory).protocols == ("fast",)
+
+
+def made_with(seed: int = 0, split: int = 0, **settings: object):
+    """A run with settings of its own, and a version of them that says so."""
+    recorded = {"output": "collapsed", "posterior": "bartlett", "num_inducing": 100, **settings}
+    version = "-".join(map(str, settings.values()))
+    return RunSpec("boston", split, "dwp", 2, seed, "paper", version), {
+        "settings": recorded,
+        "elbo": 1.0,
+    }
+
+
+def test_runs_of_different_settings_are_never_averaged(add_runs):
+    directory = add_runs(
+        *(made_with(split=split) for split in (0, 1)),
+        *(made_with(split=split, num_inducing=50) for split in (0, 1, 2)),
+        made_with(split=3, dtype="float32"),
+    )
+    results = read_results(directory)
+    assert {run.settings["num_inducing"] for run in results.runs} == {50}
+    assert results.by_split("elbo", "paper", "boston", "dwp", 2) == {0: 1.0, 1: 1.0, 2: 1.0}
+    assert sorted(len(group) for group in results.others) == [1, 2]
+    assert results.notes[-1].startswith("Runs of different settings are never averaged.")
+    table = other_table(results)
+    assert [row[4].text for row in table.rows] == [
+        "num_inducing 100 (there 50)",
+        "num_inducing 100 (there 50), dtype float32 (there float64)",
+    ]
+
+
+def test_of_as_many_splits_the_newest_settings_count(add_runs):
+    days = ("2026-01-02", "2026-01-03", "2026-01-01")
+    runs = [made_with(num_inducing=n) for n in (10, 20, 30)]
+    finished = ((s, {**r, "finished_at": day}) for (s, r), day in zip(runs, days, strict=True))
+    results = read_results(add_runs(*finished))
+    assert [run.settings["num_inducing"] for run in results.runs] == [20]
+
+
+def test_threads_and_asked_for_numbers_are_not_settings(add_runs):
+    """What was asked for is in the protocol's numbers; one thread more changes no result."""
+    protocol = {"max_iter": 100, "num_samples": 4, "batch_size": None}
+    asked = {"num_samples": 4, "max_iter": 100, "threads": 2, "device": "cuda"}
+    directory = add_runs(
+        made_with(split=0, protocol=protocol), made_with(split=1, protocol=protocol, **asked)
+    )
+    results = read_results(directory)
+    assert len(results.runs) == 2 and results.others == ()
+
+
+def test_lines_of_the_first_version_have_the_settings_they_had(add_runs):
+    """They say nothing of output layer, posterior and start, which had one value each then."""
+    old, numbers = made_with(split=0)
+    new = {"output": "inducing", "posterior": "bartlett", "mixing": 0.018, "num_inducing": 100}
+    directory = add_runs(
+        (old, {**numbers, "settings": {"num_inducing": 100}}), made_with(split=1, **new)
+    )
+    assert len(read_results(directory).runs) == 2
+
+
+def test_other_posteriors_are_kept_out_of_the_tables(add_runs):
+    directory = add_runs(made_with(), made_with(posterior="rows"))
+    results = read_results(directory)
+    assert [run.settings["posterior"] for run in results.runs] == ["bartlett"]
+    assert [run.settings["posterior"] for run in results.families] == ["rows"]
+    assert results.notes == () and results.others == ()
 
 
 def test_the_last_record_of_a_run_counts(add_runs):
@@ -130,7 +203,9 @@ def test_settings_show_every_value(add_runs):
         (RunSpec("boston", 1, "dwp", 2), {"settings": {"dtype": "float32"}}),
         (RunSpec("boston", 2, "dwp", 2), {"settings": "none", "versions": None}),
     )
-    assert read_results(directory).settings()["dtype"] == "float32, float64"
+    table = settings_table(read_results(directory))
+    values = {row[0].text: row[1].text for row in table.rows}
+    assert values["dtype"] == "float32, float64" and values["num_samples"] == "10"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_report(make_results, tmp_path):
     result = command(make_results(num_splits=1), "--out", tmp_path / "report")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("ELBO and log likelihood against the paper: 16 of 144 cells run")
+    assert lines[0].startswith("Protocol paper: 16 of 144 cells run, 0 judged")
     assert [line.rsplit(".")[-1] for line in lines[1:]] == ["md", "tex", "html"]
     assert all(
         (tmp_path / "report" / f"report.{end}").stat().st_size for end in ("md", "tex", "html")

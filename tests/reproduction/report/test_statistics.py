@@ -35,9 +35,9 @@ def test_paired_test_uses_common_splits_only():
     first = {split: value for split, value in first.items() if split >= 2}
     second = {split: value for split, value in second.items() if split < 7}
     test = paired_test(first, second)
-    assert test is not None and test.num_splits == 5
+    assert test is not None and test.difference.num_splits == 5
     assert test.p_value == pytest.approx(expected.pvalue, rel=1e-10)
-    assert math.copysign(1.0, test.difference) == math.copysign(1.0, expected.statistic)
+    assert math.copysign(1.0, test.difference.mean) == math.copysign(1.0, expected.statistic)
 
 
 def test_fewer_than_three_common_splits_give_no_p_value():

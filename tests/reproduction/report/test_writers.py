@@ -1,5 +1,6 @@
 """Markdown, LaTeX and HTML: whole, well-formed, escaped."""
 
+import csv
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -32,20 +33,20 @@ def content(tmp_path_factory):
 
 def test_markdown(content):
     text = to_markdown(content)
-    rows = [line for line in text.splitlines() if line.startswith("|")]
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
-    assert len(tables) == 3 and len(rows) == 3 * 2 + 36 + 36 + 4
+    counts = [table.count("\n") - 2 for table in tables]
+    assert counts[:6] == [2, 36, 36, 36, 36, 4] and len(tables) == 7
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
-    assert "| boston | 2 | **-0.31 ± 0.01** (3) ≈ | -0.33 ± 0.00 | -0.38 ± 0.00 (3) ≈ |" in text
+    assert "| boston | 2 | -0.33 ± 0.00 | **-0.31 ± 0.01** (3) ≈ | -0.38 ± 0.01 |" in text
     assert "<script" not in text.replace(r"\<script", "")
 
 
 def test_latex(content):
     text = to_latex(content)
-    assert "$\\mathbf{-0.31 \\pm 0.01}$ (3) $\\approx$ & $-0.33 \\pm 0.00$" in text
+    assert "$-0.33 \\pm 0.00$ & $\\mathbf{-0.31 \\pm 0.01}$ (3) $\\approx$" in text
     assert text.isascii()
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 7
     for table in re.findall(r"\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
         rows = [line for line in table.splitlines() if line.endswith(r"\\")]
         assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
@@ -110,7 +111,14 @@ def test_pictures_stand_alone(make_results, tmp_path):
         "report.tex",
         "report.html",
         "figures",
+        "tables",
     }
+    table = (folder / "tables" / "elbo.rst").read_text("utf-8")
+    about, _, rows = table.partition(".. csv-table:: ELBO per data point\n   :header-rows: 1\n\n")
+    assert "larger is better" in about
+    assert rows.splitlines()[0].startswith("   data set,depth,DWP published,DWP (paper),")
+    assert len(list(csv.reader(rows.splitlines()))) == 37
+    assert "no such runs" in (folder / "tables" / "families.rst").read_text("utf-8")
     pictures = re.findall(r"\]\((.*?\.svg)\)", (folder / "report.md").read_text("utf-8"))
     assert len(pictures) == 3
     for picture in pictures:
@@ -125,7 +133,7 @@ def test_the_same_runs_give_the_same_report(make_results, tmp_path):
     for name in ("a", "b"):
         write_report(results, tmp_path / name)
     files = sorted(path for path in (tmp_path / "a").rglob("*") if path.is_file())
-    assert len(files) == 6
+    assert len(files) == 3 + 3 + 11
     for path in files:
         other = tmp_path / "b" / path.relative_to(tmp_path / "a")
         assert path.read_bytes() == other.read_bytes()

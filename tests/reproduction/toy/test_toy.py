@@ -166,15 +166,18 @@ def test_command(tmp_path):
     threads = torch.get_num_threads()
     result = CliRunner().invoke(app, ["toy", *map(str, asked)])
     assert result.exit_code == 0 and torch.get_num_threads() == threads
-    assert "5 files written" in result.stdout and "seeds with DWP larger" in result.stdout
+    assert "11 files written" in result.stdout and "seeds with DWP larger" in result.stdout
     assert "Variety of Gram matrices" in result.stdout
     found = json.loads((tmp_path / "toy.json").read_text())
     assert len(found["runs"]) == 4 and found["settings"]["max_iter"] == 2
     text = (tmp_path / "toy.md").read_text()
-    for name in ("dwp.png", "dgp.png", "side_by_side.png"):
-        assert name in text
-        assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
-        assert (tmp_path / name).stat().st_size < 300_000
+    for name in ("dwp", "dgp", "side_by_side"):
+        assert f"{name}.png" in text
+        beginnings = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+        for ending, start in beginnings.items():
+            file = tmp_path / f"{name}.{ending}"
+            assert file.read_bytes().startswith(start) and file.stat().st_size < 500_000
+    assert b"<dc:date>" not in (tmp_path / "dwp.svg").read_bytes()  # the same run, the same file
 
 
 def test_help_does_not_import_torch():

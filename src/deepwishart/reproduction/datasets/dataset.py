@@ -68,7 +68,7 @@ def load(name: str, source: Source | None = None) -> Dataset:
             :meth:`deepwishart.datasets.Source.find`.
 
     Raises:
-        DataFileError: a file is missing, truncated or altered, or cannot be downloaded.
+        DataFileError: a file is missing or altered, or cannot be downloaded.
 
     >>> load("yatch")
     Traceback (most recent call last):

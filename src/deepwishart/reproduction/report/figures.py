@@ -21,9 +21,10 @@ __all__ = ["Figure", "depth_figures", "training_figure"]
 CURVES_OF, CURVES_DEPTH = "boston", 5
 _HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markersize": 5}
 _CURVE_POINTS = 40  # that answer the pointer
-_MISSING = (
-    f"Training curves of five-layer models on {CURVES_OF} are left out: no such run has finished "
-    "and kept its curve."
+# Of means, with the paper's protocol and with another one.
+_STYLES: tuple[dict[str, Any], ...] = (
+    {"marker": "s", "linestyle": ":", "markersize": 6},
+    {"marker": "o", "linestyle": "-", "markersize": 7},
 )
 
 
@@ -36,20 +37,22 @@ class Figure(NamedTuple):
     caption: str
 
 
-def training_figure(results: Results) -> Figure | str:
+def training_figure(results: Results) -> Figure | None:
     """ELBO against time and against epochs, five-layer models on one split of boston: the figure of
     the paper's section on run times. The split is the first one of those that most processes have
-    been run on. A sentence in place of the figure if there is no such run."""
-    by_split: dict[int, dict[str, tuple[Run, dict[str, list[float]]]]] = {}
+    been run on, the protocol the first that has any. ``None`` if there is no such run."""
+    by_split: dict[tuple[str, int], dict[str, tuple[Run, dict[str, list[float]]]]] = {}
     for run in results.runs:
         if (run.spec.dataset, run.spec.depth) == (CURVES_OF, CURVES_DEPTH):
-            curve = results.curve(run)
+            curve, place = results.curve(run), (run.spec.protocol, run.spec.split)
             if curve is not None:
-                by_split.setdefault(run.spec.split, {}).setdefault(run.spec.process, (run, curve))
+                by_split.setdefault(place, {}).setdefault(run.spec.process, (run, curve))
     if not by_split:
-        return _MISSING
-    split = min(by_split, key=lambda number: (-len(by_split[number]), number))
-    curves = [by_split[split][process] for process in process_order(by_split[split])]
+        return None
+    rank = results.protocols.index
+    protocol, split = min(by_split, key=lambda p: (rank(p[0]), -len(by_split[p]), p[1]))
+    chosen = by_split[protocol, split]
+    curves = [chosen[process] for process in process_order(chosen)]
     late = [value for _, c in curves for value in c["elbo"][len(c["elbo"]) // 5 :]]
     picture = Picture(9.4, 3.5)
     panels = picture.figure.subplots(1, 2)
@@ -61,20 +64,19 @@ def training_figure(results: Results) -> Figure | str:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(axis="y", linewidth=0.5, alpha=0.5)
     picture.legend([_key(run.spec.process) for run, _ in curves])
-    title = f"Training of five-layer models on {CURVES_OF}, split {split}"
+    title = f"Training of five-layer models on {CURVES_OF}, split {split}, protocol {protocol}"
     caption = (
-        f"Training curves of {CURVES_DEPTH}-layer models on split {split} of {CURVES_OF}, against "
-        "time and against epochs. The curve shows the objective of training, averaged over groups "
-        "of steps; while the KL term is annealed, at the start, it is not yet the ELBO, and what "
+        "The objective of training, averaged over groups of steps, against time and against "
+        "epochs. While the KL term is annealed, at the start, it is not yet the ELBO, and what "
         "lies outside the frame is cut off."
     )
     return Figure("training", title, picture.svg(title), caption)
 
 
-def depth_figures(results: Results) -> list[Figure]:
+def depth_figures(results: Results) -> tuple[Figure, ...]:
     """ELBO and test log likelihood by depth, one figure for each data set that was run."""
     names = sorted({run.spec.dataset for run in results.runs})
-    return [_depth_figure(results, name) for name in names]
+    return tuple(_depth_figure(results, name) for name in names)
 
 
 def describe(run: Run) -> str:
@@ -112,12 +114,18 @@ def _draw_curve(
 def _depth_figure(results: Results, dataset: str) -> Figure:
     runs = [run for run in results.runs if run.spec.dataset == dataset]
     processes = process_order(run.spec.process for run in runs)
-    picture = Picture(6.4, 2.9)
+    protocols = [p for p in results.protocols if any(run.spec.protocol == p for run in runs)]
+    columns = [(process, name) for process in processes for name in ("", *protocols)]
+    picture = Picture(7.2, 3.0)
     panels = picture.figure.subplots(1, 2)
     for axes, metric in zip(panels, ("elbo", "test_log_likelihood"), strict=True):
-        _draw_depths(picture, axes, results, runs, metric, processes)
-    paper = Line2D([], [], color=GREY, linestyle="", label="paper", **_HOLLOW)
-    picture.legend([*map(_key, processes), paper])
+        _draw_depths(picture, axes, results, runs, metric, columns)
+    ours = [
+        Line2D([], [], color=GREY, label=f"protocol {name}", **_STYLES[name != "paper"])
+        for name in protocols
+    ]
+    paper = Line2D([], [], color=GREY, linestyle="", label="published", **_HOLLOW)
+    picture.legend([*map(_key, processes), paper, *ours])
     name = "depth-" + re.sub(r"[^A-Za-z0-9_-]+", "_", dataset)
     return Figure(name, dataset, picture.svg(f"{dataset} by depth"), "")
 
@@ -128,42 +136,51 @@ def _draw_depths(
     results: Results,
     runs: Sequence[Run],
     metric: str,
-    processes: Sequence[str],
+    columns: Sequence[tuple[str, str]],
 ) -> None:
-    """Side by side: runs as pale points, means as large ones with error bars, the paper hollow."""
+    """Side by side for each process: the paper hollow, then each protocol, with its runs as pale
+    points and their means as larger ones with error bars. Columns are processes and protocols, the
+    paper's being nameless."""
     dataset, depths = runs[0].spec.dataset, sorted({run.spec.depth for run in runs})
-    papers = {(p, d): published(metric, dataset, p, d) for p in processes for d in depths}
+    papers = {(p, d): published(metric, dataset, p, d) for p, _ in columns for d in depths}
     values = [(run, value) for run in runs if (value := run.value(metric)) is not None]
     low, high = _limits([value for _, value in values], papers.values())
     tidy(axes, title=TITLES[metric], xlabel="depth", ylim=(low, high), xticks=depths)
     axes.set_xlim(depths[0] - 0.6, depths[-1] + 0.6)
     axes.grid(axis="y", linewidth=0.5, alpha=0.5)
-    gap = 0.36 if len(processes) <= 2 else 0.92 / len(processes)
-    first = -gap * (len(processes) - 1) / 2
-    place = {process: first + gap * number for number, process in enumerate(processes)}
+    gap = 0.8 / len(columns)
+    place = {column: gap * (n - (len(columns) - 1) / 2) for n, column in enumerate(columns)}
 
     def draw(process: str, x: float, y: float, tip: str, **style: Any) -> None:
         inside = min(max(y, low), high)  # those far outside are on the edge
-        style = {"color": colour(process), **style}
-        picture.point(axes, x + place[process], inside, tip, **style)
+        picture.point(axes, x, inside, tip, **{"color": colour(process), **style})
 
     for run, value in values:
-        x = run.spec.depth - gap / 3 + 0.06 * (run.spec.split * 0.618 % 1.0 - 0.5)
-        draw(run.spec.process, x, value, describe(run), markersize=4, alpha=0.4)
+        x = run.spec.depth + place[run.spec.process, run.spec.protocol]
+        aside = gap * (0.2 * (run.spec.split * 0.618 % 1.0) - 0.5)
+        draw(run.spec.process, x + aside, value, describe(run), markersize=4, alpha=0.4)
     for (process, depth), paper in papers.items():
         if paper is not None:
-            tip = _tip(f"{_label(process)} depth {depth}, {dataset}, in the paper", metric, paper)
-            draw(process, depth + gap / 3, paper.mean, tip, **_HOLLOW)
-    for process in processes:
-        cells = {depth: results.by_split(metric, dataset, process, depth) for depth in depths}
+            tip = _tip(f"{_label(process)} depth {depth}, {dataset}, published", metric, paper)
+            draw(process, depth + place[process, ""], paper.mean, tip, **_HOLLOW)
+    for process, protocol in columns:
+        if not protocol:
+            told = [(d, paper.mean) for d in depths if (paper := papers[process, d])]
+            xs = [depth + place[process, ""] for depth, _ in told]
+            axes.plot(xs, [y for _, y in told], "--", color=colour(process), lw=0.8, alpha=0.6)
+            continue
+        cells = {d: results.by_split(metric, protocol, dataset, process, d) for d in depths}
         means = {depth: estimate(list(cell.values())) for depth, cell in cells.items() if cell}
-        xs = [depth + place[process] for depth in means]
-        ys = [mean.mean for mean in means.values()]
+        xs = [depth + place[process, protocol] for depth in means]
         errors = [mean.standard_error or 0.0 for mean in means.values()]
-        axes.errorbar(xs, ys, errors, color=colour(process), zorder=1.9)
-        for depth, mean in means.items():
-            what = f"{_label(process)} depth {depth}, {dataset}, mean of splits: {mean.num_splits}"
-            draw(process, depth, mean.mean, _tip(what, metric, mean), markersize=7)
+        style = _STYLES[protocol != "paper"]
+        line: dict[str, Any] = {"linestyle": style["linestyle"], "zorder": 1.9}
+        ys = [mean.mean for mean in means.values()]
+        axes.errorbar(xs, ys, errors, color=colour(process), **line)
+        for x, (depth, mean) in zip(xs, means.items(), strict=True):
+            splits = f"{protocol} protocol, mean of splits: {mean.num_splits}"
+            what = f"{_label(process)} depth {depth}, {dataset}, {splits}"
+            draw(process, x, mean.mean, _tip(what, metric, mean), **style)
 
 
 def _tip(what: str, metric: str, number: Estimate | Published) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from deepwishart.reproduction.report.content import MARKS, Content
-from deepwishart.reproduction.report.figures import Figure
+from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.tables import Cell, Table
 
 __all__ = ["to_latex"]
@@ -28,6 +27,8 @@ _MARKS = {
     "match": r"$\approx$",
     "better": r"$\blacktriangle$",
     "worse": r"$\blacktriangledown$",
+    "agrees": r"$\checkmark$",
+    "contradicts": r"$\times$",
     "": "",
 }
 _CHARACTERS = {
@@ -40,21 +41,22 @@ _CHARACTERS = {
 
 def to_latex(content: Content) -> str:
     """The report as text and tables; the pictures are in the Markdown and HTML files."""
-    figures = _FIGURES if isinstance(content.training, Figure) else content.training
-    settings = "; ".join(f"{name} {value}" for name, value in content.settings.items())
-    sentences = [
-        *(f"{title}: {summary}" for title, summary in content.summaries),
-        *(*content.notes, *content.reading, figures),
-        *(f"Settings: {settings}", f"Published numbers: {content.citation}"),
-    ]
     parts = [
         f"{_PREAMBLE}\\title{{{_escape(content.title)}}}\n\\date{{}}\n\\begin{{document}}",
         f"\\maketitle\n\\textbf{{{_escape(content.summary)}}}",
-        *map(_escape, sentences),
-        *map(_table, content.tables),
+        *map(_escape, content.notes),
+        *(part for section in content.sections for part in _section(section)),
         "\\end{document}",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _section(section: Section) -> list[str]:
+    if section.table is not None:
+        return [_table(section.table)]  # which says everything in its caption
+    figures = [_FIGURES] if section.figures else []
+    texts = map(_escape, [*section.texts, *figures])
+    return [f"\\section*{{{_escape(section.title)}}}", *texts]
 
 
 def _table(table: Table) -> str:

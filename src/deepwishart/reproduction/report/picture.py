@@ -47,8 +47,9 @@ class Picture:
 
     def legend(self, keys: Sequence[Line2D]) -> None:
         """One legend for all panels, above them."""
+        style: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "columnspacing": 1.1}
         self.figure.legend(
-            handles=keys, loc="outside upper right", ncols=len(keys), frameon=False, fontsize=9
+            handles=keys, loc="outside upper right", ncols=len(keys), handlelength=1.6, **style
         )
 
     def svg(self, title: str) -> str:

@@ -1,18 +1,38 @@
-"""From a results directory to runs: whatever is there, with a sentence for all that is not used."""
+"""From a results directory to runs that may be averaged: whatever is there, with a sentence for all
+that is not used."""
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
-from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec
+from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, Settings
+from deepwishart.reproduction.sweeps.spec import defaults
+from deepwishart.training import Protocol
 
-__all__ = ["PROCESSES", "Results", "Run", "process_order", "read_results"]
+__all__ = [
+    "PROCESSES",
+    "Results",
+    "Run",
+    "by_split",
+    "count",
+    "few",
+    "process_order",
+    "read_results",
+]
 
 PROCESSES = ("dwp", "dgp", "diwp", "dsvi")
+PROTOCOLS = ("paper", "converged")
+PAPERS = "bartlett"  # the paper's posterior
+# What version 0.1 did without saying so in its lines.
+_FIRST_VERSION = {"output": "inducing", "posterior": PAPERS, "mixing": 0.018}
+# Settings that are part of the protocol's numbers, and those that do not change results.
+_NOT_SETTINGS = ("max_iter", "num_samples", "protocol", "threads", "device")
 
 
 @dataclass(frozen=True)
@@ -20,8 +40,8 @@ class Run:
     """A run and the record of it, its line in ``runs.jsonl``.
 
     >>> run = Run(RunSpec("yacht", 0, "dwp", 2), {"status": "ok", "elbo": 1.9})
-    >>> run.value("elbo"), run.value("rmse")
-    (1.9, None)
+    >>> run.value("elbo"), run.value("rmse"), run.settings["posterior"]
+    (1.9, None, 'bartlett')
     """
 
     spec: RunSpec
@@ -34,45 +54,65 @@ class Run:
             return None
         return float(value) if math.isfinite(value) else None
 
+    @functools.cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that decides its results, the protocol's numbers included, and nothing else."""
+        recorded = _mapping(self.record.get("settings"))
+        first = {} if "output" in recorded else _FIRST_VERSION
+        found = {**defaults(Settings), **first, **recorded}
+        for name in _NOT_SETTINGS:
+            found.pop(name, None)
+        return {**found, **defaults(Protocol), **_mapping(recorded.get("protocol"))}
+
     @property
     def batches(self) -> int:
         """Training steps in one epoch."""
-        protocol = _mapping(_mapping(self.record.get("settings")).get("protocol"))
-        batch_size, rows = protocol.get("batch_size"), self.value("num_train")
+        batch_size, rows = self.settings["batch_size"], self.value("num_train")
         return math.ceil(rows / batch_size) if batch_size and rows else 1
+
+
+Cell = tuple[str, str, str, int]
+Group = tuple[Run, ...]
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a results directory holds for one training protocol.
+    """What a results directory holds.
 
     Args:
         store: the directory.
-        protocol: name of the protocol.
-        runs: runs with numbers, ordered by their specification.
-        failed: runs without.
+        protocols: names of the training protocols that are reported on.
+        cells: runs with numbers and the paper's posterior by protocol, data set, process and depth;
+            all runs of a cell have the same settings.
+        others: runs of those cells with other settings, in groups of the same.
+        families: runs with other posteriors.
         notes: sentences about what was left out, and why.
     """
 
     store: ResultsStore
-    protocol: str
-    runs: tuple[Run, ...]
-    failed: tuple[Run, ...]
+    protocols: tuple[str, ...]
+    cells: Mapping[Cell, Group]
+    others: tuple[Group, ...]
+    families: Group
     notes: tuple[str, ...]
 
     @property
-    def processes(self) -> tuple[str, ...]:
-        """Names of the processes, DWP and DGP first and always."""
-        return process_order({"dwp", "dgp"} | {run.spec.process for run in self.runs})
+    def runs(self) -> Group:
+        """All runs in cells."""
+        return tuple(run for group in self.cells.values() for run in group)
 
-    def by_split(self, metric: str, dataset: str, process: str, depth: int) -> dict[int, float]:
-        """A metric by split, averaged over the seeds of a split."""
-        values: dict[int, list[float]] = {}
-        for run in self.runs:
-            cell = run.spec.dataset, run.spec.process, run.spec.depth
-            if cell == (dataset, process, depth) and (value := run.value(metric)) is not None:
-                values.setdefault(run.spec.split, []).append(value)
-        return {split: math.fsum(v) / len(v) for split, v in sorted(values.items())}
+    def by_split(self, metric: str, *cell: Any) -> dict[int, float]:
+        """A metric of a cell by split, averaged over the seeds of a split."""
+        return by_split(self.cells.get(cell, ()), metric)
+
+    def pair(
+        self, metric: str, protocol: str, dataset: str, depth: int
+    ) -> tuple[dict[int, float], dict[int, float]]:
+        """A metric of DWP and DGP by split; nothing if they were trained differently."""
+        dwp, dgp = (self.cells.get((protocol, dataset, p, depth), ()) for p in ("dwp", "dgp"))
+        if dwp and dgp and _version(dwp[0]) != _version(dgp[0]):
+            return {}, {}
+        return by_split(dwp, metric), by_split(dgp, metric)
 
     def curve(self, run: Run) -> dict[str, list[float]] | None:
         """Training curve of a run, ``None`` if it is missing, damaged or empty."""
@@ -84,27 +124,14 @@ class Results:
         lengths = {len(column) for column in columns.values()}
         return columns if len(lengths) == 1 and lengths != {0} else None
 
-    def settings(self) -> dict[str, str]:
-        """How the runs were made: names of settings, each with all values that it has."""
-        found: dict[str, set[str]] = {}
-        for run in self.runs:
-            settings = _mapping(run.record.get("settings"))
-            for group in (settings, _mapping(settings.get("protocol"))):
-                for name, value in group.items():
-                    if not isinstance(value, Mapping) and value is not None:
-                        found.setdefault(name, set()).add(str(value))
-            for name, version in _mapping(run.record.get("versions")).items():
-                found.setdefault(f"version of {name}", set()).add(str(version))
-        return {name: ", ".join(sorted(values)) for name, values in found.items()}
-
 
 def read_results(directory: str | os.PathLike[str], *, protocol: str | None = None) -> Results:
     """Read a results directory; only a directory that is not there is an error.
 
     Args:
         directory: that ``deepwishart uci run`` wrote to.
-        protocol: which runs to use, by training protocol; by default ``"paper"`` if there are any
-            such runs, else the protocol of most runs.
+        protocol: the one training protocol to report on; by default ``"paper"`` and
+            ``"converged"`` as far as there are such runs, or else the protocol of most runs.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -119,33 +146,50 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
         )
     # A sweep stops at a damaged line, a report shows what there is.
     records, bad_lines, _ = store.read()
+    every = [Run(spec, record) for spec, record in sorted(records.items())]
+    chosen = _choose_protocols([run.spec.protocol for run in every], protocol)
+    runs = [run for run in every if run.spec.protocol in chosen]
+    good = [run for run in runs if run.record.get("status") == "ok"]
+    failed = [run for run in runs if run.record.get("status") != "ok"]
+    left = sorted({run.spec.protocol for run in every} - set(chosen))
+    cells, others = _sort_out(run for run in good if run.settings["posterior"] == PAPERS)
+    families = tuple(run for run in good if run.settings["posterior"] != PAPERS)
     notes = []
     if bad_lines:
         notes.append(
-            f"{_count(bad_lines, 'line')} of runs.jsonl could not be read as the record of a "
-            f"run and {_was(bad_lines)} left out: {_few(map(str, bad_lines))}."
+            f"{count(bad_lines, 'line')} of runs.jsonl could not be read as the record of a "
+            f"run and {_was(bad_lines)} left out: {few(map(str, bad_lines))}."
         )
-    chosen = _choose_protocol([spec.protocol for spec in records], protocol)
-    runs = [Run(spec, record) for spec, record in sorted(records.items())]
-    others = [run.spec.protocol for run in runs if run.spec.protocol != chosen]
-    if others:
-        notes.append(
-            f"{_count(others, 'run')} with another training protocol "
-            f"({_few(sorted(set(others)))}) {_was(others)} left out."
-        )
-    runs = [run for run in runs if run.spec.protocol == chosen]
-    good = tuple(run for run in runs if run.record.get("status") == "ok")
-    failed = tuple(run for run in runs if run.record.get("status") != "ok")
+    if left:
+        notes.append(f"Runs with other training protocols were left out: {few(left)}.")
     if not good:
         notes.append(
             "There are no finished runs in this directory yet: only the paper's numbers are shown."
         )
     if failed:
-        notes.append(
-            f"{_count(failed, 'run')} failed and {_was(failed)} left out of all means and tests: "
-            f"{_few(f'{run.spec} ({_reason(run)})' for run in failed)}."
+        reasons = (
+            f"{run.spec} ({run.record.get('reason') or 'no reason given'})" for run in failed
         )
-    return Results(store, chosen, good, failed, tuple(notes))
+        notes.append(
+            f"{count(failed, 'run')} failed and {_was(failed)} left out of all means and tests: "
+            f"{few(reasons)}."
+        )
+    if others:
+        notes.append(
+            "Runs of different settings are never averaged. Where a cell has several, the tables "
+            "show the settings with most splits (of these the newest), and 'Other settings' the "
+            f"rest: {count(others, 'group')}."
+        )
+    return Results(store, chosen, cells, others, families, tuple(notes))
+
+
+def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:
+    """A metric by split, averaged over the seeds of a split."""
+    values: dict[int, list[float]] = {}
+    for run in runs:
+        if (value := run.value(metric)) is not None:
+            values.setdefault(run.spec.split, []).append(value)
+    return {split: math.fsum(v) / len(v) for split, v in sorted(values.items())}
 
 
 def process_order(names: Iterable[str]) -> tuple[str, ...]:
@@ -158,37 +202,58 @@ def process_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name)))
 
 
-def _choose_protocol(names: list[str], wanted: str | None) -> str:
+def count(things: Sized, noun: str) -> str:
+    """How many things there are: ``1 run``, ``2 runs``."""
+    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
+
+
+def few(texts: Iterable[str], most: int = 8) -> str:
+    """The first of the texts, and how many more there are."""
+    items = list(texts)
+    rest = [f"and {len(items) - most} more"] if len(items) > most else []
+    return ", ".join(items[:most] + rest)
+
+
+def _choose_protocols(names: list[str], wanted: str | None) -> tuple[str, ...]:
     if wanted is not None:
         if names and wanted not in names:
             raise ResultsError(
                 f"There are no runs with protocol {wanted!r}; there are some with "
                 f"{', '.join(sorted(set(names)))}."
             )
-        return wanted
-    if "paper" in names or not names:
-        return "paper"
-    return max(sorted(set(names)), key=names.count)
+        return (wanted,)
+    usual = tuple(name for name in PROTOCOLS if name in names)
+    return usual or (max(sorted(set(names)), key=names.count),) if names else PROTOCOLS[:1]
 
 
-def _reason(run: Run) -> str:
-    return str(run.record.get("reason") or "no reason given")
+def _sort_out(runs: Iterable[Run]) -> tuple[dict[Cell, Group], tuple[Group, ...]]:
+    """Runs by cell, and those that must not be averaged with the others of their cell: of several
+    groups with the same settings a cell has the one with most splits, or the newest of those."""
+    groups: dict[Cell, dict[str, list[Run]]] = {}
+    for run in runs:
+        cell = run.spec.protocol, run.spec.dataset, run.spec.process, run.spec.depth
+        groups.setdefault(cell, {}).setdefault(_version(run), []).append(run)
+    cells: dict[Cell, Group] = {}
+    others: list[Group] = []
+    for cell, versions in groups.items():
+        ordered = sorted(versions.values(), key=_weight, reverse=True)
+        cells[cell] = tuple(ordered[0])
+        others += map(tuple, ordered[1:])
+    return cells, tuple(others)
+
+
+def _version(run: Run) -> str:
+    return json.dumps(run.settings, sort_keys=True)
+
+
+def _weight(group: list[Run]) -> tuple[int, str]:
+    newest = max(str(run.record.get("finished_at", "")) for run in group)
+    return len({run.spec.split for run in group}), newest
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _count(things: Sized, noun: str) -> str:
-    return f"{len(things)} {noun}{'s' * (len(things) != 1)}"
-
-
 def _was(things: Sized) -> str:
     return "was" if len(things) == 1 else "were"
-
-
-def _few(texts: Iterable[str], most: int = 8) -> str:
-    """The first of the texts, and how many more there are."""
-    items = list(texts)
-    rest = [f"and {len(items) - most} more"] if len(items) > most else []
-    return ", ".join(items[:most] + rest)

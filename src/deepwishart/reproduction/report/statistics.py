@@ -11,7 +11,7 @@ from scipy import stats
 
 from deepwishart.reproduction.published import Published
 
-__all__ = ["Estimate", "PairedTest", "compare", "estimate", "paired_test"]
+__all__ = ["Estimate", "PairedTest", "compare", "estimate", "paired_test", "sign"]
 
 MIN_PAIRS = 3
 
@@ -28,9 +28,8 @@ class PairedTest(NamedTuple):
     """The mean of first minus second over the splits that both have, and the p value of a
     two-sided paired t test, which is ``None`` with fewer than three common splits."""
 
-    difference: float
+    difference: Estimate
     p_value: float | None
-    num_splits: int
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -52,27 +51,41 @@ def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> Pair
     r"""Two-sided paired t test, :math:`t = \bar d / \text{se}(\bar d)` with :math:`n - 1` degrees,
     of numbers by split; ``None`` if no split is common.
 
-    >>> paired_test({0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, {0: 0.5, 1: 1.4, 2: 2.6})
-    PairedTest(difference=0.5, p_value=0.0130..., num_splits=3)
+    >>> paired_test({0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, {0: 0.5, 1: 1.4, 2: 2.6}).p_value
+    0.0130...
     """
     differences = [first[split] - second[split] for split in sorted(first.keys() & second.keys())]
     if not differences:
         return None
-    mean, error, n = estimate(differences)
+    found = mean, error, n = estimate(differences)
     p = None
     if error is not None and n >= MIN_PAIRS:
         same = 0.0 if mean else 1.0  # for the same difference everywhere
         p = float(2.0 * stats.t.sf(abs(mean) / error, n - 1)) if error else same
-    return PairedTest(mean, p, n)
+    return PairedTest(found, p)
+
+
+def sign(difference: Estimate) -> str:
+    """``"better"`` or ``"worse"`` if a difference is more than two standard errors from zero, else
+    ``"match"``; ``""`` without a standard error.
+
+    >>> sign(Estimate(0.5, 0.2, 3)), sign(Estimate(-0.3, 0.2, 3))
+    ('better', 'match')
+    """
+    if difference.standard_error is None:
+        return ""
+    if abs(difference.mean) <= 2.0 * difference.standard_error:
+        return "match"
+    return "better" if difference.mean > 0 else "worse"
 
 
 def compare(ours: Estimate, paper: Published, *, smaller_is_better: bool = False) -> str:
-    r"""``"match"`` if :math:`|\bar x - \bar x_\text{paper}| \le 2 u`, else ``"better"`` or
-    ``"worse"``; ``""`` if either has no standard error. With
+    r"""The :func:`sign` of :math:`\bar x - \bar x_\text{paper}` with a standard error :math:`u`,
 
     .. math:: u^2 = \text{se}^2 + \text{se}_\text{paper}^2 + 10^{-2 d} / 12,
 
-    the last term being the variance of rounding the paper's mean to d decimals.
+    the last term being the variance of rounding the paper's mean to d decimals; ``""`` if either
+    has no standard error.
 
     >>> compare(Estimate(2.1, 0.01, 20), Published(2.02, 0.01, 2))
     'better'
@@ -81,7 +94,5 @@ def compare(ours: Estimate, paper: Published, *, smaller_is_better: bool = False
         return ""
     rounding = 10.0**-paper.decimals / math.sqrt(12.0)
     u = math.hypot(ours.standard_error, paper.standard_error, rounding)
-    difference = ours.mean - paper.mean
-    if abs(difference) <= 2.0 * u:
-        return "match"
-    return "better" if (difference < 0) == smaller_is_better else "worse"
+    difference = (ours.mean - paper.mean) * (-1 if smaller_is_better else 1)
+    return sign(Estimate(difference, u, ours.num_splits))

@@ -1,18 +1,23 @@
-"""A sweep as one sees it: a live table on a terminal, plain lines elsewhere."""
+"""A sweep as one sees it: a bar for each run in flight on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import math
-import threading
-import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from statistics import fmean
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from deepwishart.reproduction.sweeps.engines.events import (
     Broken,
@@ -22,7 +27,6 @@ from deepwishart.reproduction.sweeps.engines.events import (
     Started,
     Stepped,
 )
-from deepwishart.reproduction.sweeps.forecast import Forecast, expected_seconds
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
 __all__ = ["SweepProgress", "duration"]
@@ -31,12 +35,15 @@ __all__ = ["SweepProgress", "duration"]
 class SweepProgress:
     """Follows a sweep's events. A context manager, to be called with each event.
 
+    The time that is left is forecast from finished runs: each run takes as long as those of its
+    kind did, and a kind never seen as long as the average of the others.
+
     Args:
         specs: the runs that are to be done.
         records: finished runs, to forecast from.
         num_workers: number of runs in flight at a time.
-        console: where to write; standard error if ``None``. On a terminal a table of the runs
-            in flight is kept up to date there; elsewhere each end of a run is one line.
+        console: where to write; standard error if ``None``. On a terminal there are bars for the
+            runs in flight; elsewhere each end of a run is one line.
 
     >>> import io
     >>> spec, lines = RunSpec("yacht", 0, "dwp", 2), io.StringIO()
@@ -55,95 +62,82 @@ class SweepProgress:
         console: Console | None = None,
     ) -> None:
         self._console = console or Console(stderr=True)
-        self._waiting = dict.fromkeys(specs)
-        self._total, self._done, self._failed = len(specs), 0, 0
-        self._flights: dict[RunSpec, Stepped] = {}
-        self._forecast = Forecast(records)
-        self._num_workers = num_workers
-        self._began = time.monotonic()
-        self._lock = threading.Lock()  # a thread of its own redraws the table
-        self._live: Any = nullcontext()
-        if self._console.is_terminal:
-            self._live = Live(
-                console=self._console, get_renderable=self.table, refresh_per_second=2
-            )
+        self._to_do = dict.fromkeys(specs)
+        self._total, self._num_workers = len(specs), num_workers
+        self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+        for spec, record in records.items():
+            self._learn(spec, record)
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[elbo]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._whole = self._bars.add_task("runs", total=len(specs), elbo="")
+        self._flights: dict[RunSpec, TaskID] = {}
 
     def __enter__(self) -> SweepProgress:
-        self._live.__enter__()
+        self._bars.start()
         return self
 
     def __exit__(self, *details: Any) -> None:
-        self._live.__exit__(*details)
+        self._bars.stop()
 
     def __call__(self, event: Event) -> None:
         """Take notice of an event."""
-        with self._lock:
-            line = self._note(event)
-        # Outside the lock: drawing takes the console's lock first and this one second.
+        line = self._note(event)
         if line is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def table(self) -> Group:
-        """The runs in flight, and a line about the whole sweep."""
-        table = Table(box=None, pad_edge=False)
-        for heading in ("run", "step", "ELBO", "elapsed", "left"):
-            table.add_column(heading, justify="left" if heading == "run" else "right")
-        with self._lock:
-            for spec, flight in self._flights.items():
-                expected = expected_seconds(flight)
-                table.add_row(
-                    str(spec),
-                    f"{flight.step}/{flight.total}" if flight.total else "starting",
-                    f"{flight.elbo:.3f}" if flight.total else "",
-                    duration(flight.seconds),
-                    duration(None if expected is None else expected - flight.seconds),
-                )
-            failed = [f"{self._failed} failed"] if self._failed else []
-            summary = [
-                f"{self._done} of {self._total} runs done",
-                f"{len(self._flights)} in flight",
-                *failed,
-                f"{duration(time.monotonic() - self._began)} elapsed",
-                f"{self._left()} left",
-            ]
-            return Group(table, Text(", ".join(summary)))
+    def seconds_left(self) -> float | None:
+        """Seconds until everything is done, or ``None`` while nothing is known."""
+        by_kind = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
+        if not by_kind:
+            return None
+        average = fmean(by_kind.values())
+        each = [by_kind.get(spec.kind, average) for spec in self._to_do]
+        return sum(each) / max(1, min(self._num_workers, len(each)))
 
     def _note(self, event: Event) -> str | None:
         """Take notice of an event, and say what is worth a line."""
         spec = event.spec
         if isinstance(event, Stepped):
-            self._flights[spec] = event
+            numbers: Any = {"completed": event.step, "total": event.total}
+            self._bars.update(self._flights[spec], elbo=f"ELBO {event.elbo:.3f}", **numbers)
             return None
         if isinstance(event, Started):
-            self._waiting.pop(spec, None)
-            self._flights[spec] = Stepped(spec, 0, 0, 0.0, 0.0)
+            self._flights[spec] = self._bars.add_task(str(spec), total=None, elbo="")
             return None if self._console.is_terminal else f"started {spec} ({event.where})"
-        self._flights.pop(spec, None)
+        if spec in self._flights:
+            self._bars.remove_task(self._flights.pop(spec))
         if isinstance(event, Lost):
-            self._waiting[spec] = None
             return f"{spec}: {event.reason}; trying again"
-        self._waiting.pop(spec, None)
-        self._done += 1
-        return f"[{self._done}/{self._total}] {spec}: {self._conclude(event)}"
+        self._to_do.pop(spec, None)
+        self._bars.advance(self._whole)
+        return f"[{self._total - len(self._to_do)}/{self._total}] {spec}: {self._conclude(event)}"
 
     def _conclude(self, event: Finished | Broken) -> str:
         """How a run ended, in words, and the state of the sweep after it."""
         if isinstance(event, Broken):
-            self._failed += 1
             return f"could not be done: {event.reason}"
         record = event.record
-        self._forecast.learn(event.spec, record)
+        self._learn(event.spec, record)
         if record["status"] != "ok":
-            self._failed += 1
             return f"failed: {record['reason']}"
         return (
             f"ELBO {record['elbo']:.3f}, test log likelihood {record['test_log_likelihood']:.3f}, "
-            f"{duration(record['seconds'])}; {self._left()} left"
+            f"{duration(record['seconds'])}; {duration(self.seconds_left())} left"
         )
 
-    def _left(self) -> str:
-        flights = self._flights.values()
-        return duration(self._forecast.seconds_left(self._waiting, flights, self._num_workers))
+    def _learn(self, spec: RunSpec, record: Mapping[str, Any]) -> None:
+        """Take a finished run into account. One that failed may have ended early."""
+        if record["status"] == "ok":
+            seconds = record["seconds"] + record.get("seconds_evaluation", 0.0)
+            self._seconds[spec.kind].append(seconds)
 
 
 def duration(seconds: float | None) -> str:

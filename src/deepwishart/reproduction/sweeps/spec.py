@@ -14,8 +14,8 @@ __all__ = [
     "Execution",
     "RunSpec",
     "Settings",
+    "defaults",
     "expand",
-    "not_default",
     "parse_numbers",
     "settings_version",
 ]
@@ -140,26 +140,29 @@ def settings_version(settings: Settings, protocol: Mapping[str, Any]) -> str:
     """
     from deepwishart.training import Protocol
 
-    numbers = not_default(Protocol, protocol)
-    numbers.pop("batch_size", None)
-    content = [not_default(Settings, dataclasses.asdict(settings)), numbers]
+    pairs = ((Settings, dataclasses.asdict(settings)), (Protocol, dict(protocol)))
+    content = []
+    for owner, values in pairs:
+        values.pop("batch_size", None)
+        usual, plain = defaults(owner), json.loads(json.dumps(values))
+        content.append({k: v for k, v in plain.items() if k not in usual or usual[k] != v})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def not_default(owner: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a dataclass that are not its defaults, as JSON has them.
+def defaults(owner: type) -> dict[str, Any]:
+    """The default values of a dataclass, as JSON has them.
 
-    >>> not_default(Settings, {"kernel": "squared_exponential", "num_inducing": 50})
-    {'num_inducing': 50}
+    >>> defaults(Execution)
+    {'threads': 1, 'device': 'cpu', 'checkpoint_every': 500}
     """
-    defaults: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for field in dataclasses.fields(owner):
         if field.default is not dataclasses.MISSING:
-            defaults[field.name] = field.default
+            found[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = field.default_factory()
-    plain, usual = (json.loads(json.dumps(dict(mapping))) for mapping in (values, defaults))
-    return {k: v for k, v in plain.items() if k not in usual or usual[k] != v}
+            found[field.name] = field.default_factory()
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from deepwishart import plots
@@ -23,6 +25,12 @@ CLAIMS = {
     "stddev_outside": ("Uncertainty outside the data", "deviation outside"),
     "gram_distance": ("Variety of Gram matrices", "distance of Gram matrices"),
     "kernel_distance": ("Variety of the output's correlations", "distance of correlations"),
+}
+# Endings of the pictures' files, and what to leave out so that the same picture is the same file.
+FORMATS: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
 }
 INPUT, TARGET = "x (original units)", "y (standard deviations)"
 # Key and what it is, in the order of the table.
@@ -133,10 +141,10 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
     lines.append(
         "The pictures are of the first seed, which need not look like the average. "
         "Lines of one colour belong to one posterior sample. The features of the deep Wishart "
-        "process are one root of the sampled Gram matrix; any rotation of the two is as "
-        "good, which is why variety is measured on Gram matrices, and on the correlations between "
-        "function values that follow from them. In the root drawn here f_2 is zero at the first "
-        "inducing point, so all samples meet there. The size of features has no meaning of its own "
+        "process are a root of the sampled Gram matrix, in a random rotation for every sample: any "
+        "is as good as another, which is why variety is measured on Gram matrices, and on the "
+        "correlations between function values that follow from them. Those of the deep Gaussian "
+        "process are as its posterior has them. The size of features has no meaning of its own "
         "either: the output kernel's lengthscale makes up for it. That is why distances are taken "
         "relative to it; plain distances between Gram matrices, which were tried first, mostly "
         "compare sizes."
@@ -184,12 +192,15 @@ def _sentence(one: Comparison) -> str:
 
 
 def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:
-    """Pictures of the first seed by name: one of each process, and both side by side."""
+    """Pictures of the first seed by name: one of each process, and both side by side. The deep
+    Wishart process has a posterior over Gram matrices: its roots are shown in random rotations."""
     first = {run.process: run for run in runs if run.seed == runs[0].seed}
+    generator = torch.Generator().manual_seed(runs[0].seed)
+    features = {"dwp": first["dwp"].samples.rotated(generator), "dgp": first["dgp"].samples}
     x, y = runs[0].data
     data = (x, runs[0].scaled.targets.forward(y[:, None])[:, 0])
     labels: dict[str, Any] = {"data": data, "input_label": INPUT, "target": TARGET}
-    shown = {p: (run.samples, (run.mean, run.stddev)) for p, run in first.items()}
+    shown = {p: (features[p], (run.mean, run.stddev)) for p, run in first.items()}
     found = {
         process: plots.posterior(settings.grid, *posterior, name=NAMES[process], **labels)
         for process, posterior in shown.items()
@@ -208,6 +219,10 @@ def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> li
     for name, text in texts.items():
         write_atomically(out / name, text)
     pictures = figures(runs, settings)
+    files = [out / name for name in texts]
     for name, figure in pictures.items():
-        figure.savefig(out / f"{name}.png", dpi=100, metadata={"Software": None})
-    return [out / name for name in [*texts, *(f"{name}.png" for name in pictures)]]
+        for ending, metadata in FORMATS.items():
+            files.append(out / f"{name}.{ending}")
+            with rc_context({"svg.hashsalt": name}):
+                figure.savefig(files[-1], dpi=100, metadata=metadata)
+    return files

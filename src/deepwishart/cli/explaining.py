@@ -1,0 +1,219 @@
+"""The work of ``deepwishart explain``."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Column as TableColumn
+from rich.table import Table
+
+from deepwishart import plots
+from deepwishart._support.choices import unknown
+from deepwishart._support.files import write_atomically
+from deepwishart._support.numbers import plain
+from deepwishart.cli.directory import ModelDirectory, SavedModel
+from deepwishart.cli.errors import note, plain_warnings, printable
+from deepwishart.cli.table_options import opened
+from deepwishart.estimators.relevance import Dependence, Relevance, dependence
+from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_targets
+from deepwishart.tables.dates import parts_of
+
+__all__ = ["column_groups", "run_explain"]
+
+_GRID = 12  # values of a number
+_MOST_CATEGORIES = 12
+_AVERAGED = 30  # rows that a dependence is averaged over
+_MOST_CURVES = 12
+
+
+Values = Sequence[float] | Sequence[str] | Sequence[datetime.datetime]
+
+
+class Curve(NamedTuple):
+    """Values that a column was set to, and the predictions that came of it."""
+
+    values: Values
+    found: Dependence
+
+
+def column_groups(encoder: TableEncoder) -> dict[str, list[int]]:
+    """The columns of numbers of each column of the table.
+
+    >>> table = TableEncoder((Column("c", "category", ("a", "b")), Column("x", "number")))
+    >>> column_groups(table)
+    {'c': [0, 1], 'x': [2]}
+    """
+    groups, start = {}, 0
+    for column in encoder.columns:
+        groups[column.name] = list(range(start, start + len(column.feature_names)))
+        start += len(column.feature_names)
+    return groups
+
+
+def run_explain(
+    model: Path,
+    data: Path,
+    out: Path | None,
+    *,
+    columns: Sequence[str],
+    rows: int,
+    repeats: int,
+    seed: int,
+    as_json: bool,
+    reading: Sequence[str | None],
+) -> None:
+    """Read, explain, print and write."""
+    saved = ModelDirectory(model).load()
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)  # better to fail before the work than after it
+    with opened(data, *reading) as file:
+        table = file.read()
+    X, y = _rows(saved, table, columns, rows, seed)
+    with plain_warnings():
+        named = hasattr(saved.regressor, "feature_names_in_")
+        targets = None if y is None else (y[:, 0] if saved.regressor._single_column else y)
+        found = saved.regressor.relevance(
+            None if y is None else (X if named else X.to_numpy()),
+            targets,
+            groups=column_groups(saved.encoder),
+            n_repeats=repeats,
+            random_state=seed,
+        )
+        found = sorted(found, key=lambda one: (-(one.importance or 0.0), one.lengthscale or 0.0))
+        shown = columns or [each.name for each in found[:_MOST_CURVES]]
+        curves = {name: _curve(saved, X, name) for name in shown}
+    records = list(_dependence_records(curves, saved.targets))
+    if out is not None:
+        _write(out, found, curves, records, saved.targets)
+    if as_json:
+        facts = {"rows": len(X), "relevance": [each._asdict() for each in found]}
+        print(json.dumps({**facts, "dependence": records}, indent=2, allow_nan=False))
+    else:
+        _print(found, len(X), scored=y is not None)
+        if out is not None:
+            print(f"tables and pictures written to {out}")
+
+
+def _rows(
+    saved: SavedModel, table: pl.DataFrame, columns: Sequence[str], most: int, seed: int
+) -> tuple[pl.DataFrame, np.ndarray | None]:
+    """Encoded rows, at most so many and chosen at random, and their targets if there are any."""
+    problems = Problems()
+    inputs = [column.name for column in saved.encoder.columns]
+    problems += [unknown("input", name, inputs) for name in columns if name not in inputs]
+    numbers, y = np.arange(len(table)), None
+    if all(target in table.columns for target in saved.targets):
+        with problems:
+            y = read_targets(table, saved.targets, saved.encoder.missing)
+            numbers = np.flatnonzero(~np.isnan(y).any(1))
+            y = y[numbers]
+    else:
+        note(f"the table has no {', '.join(saved.targets)}: no importance, lengthscales only")
+    X = None
+    with problems:
+        X = saved.encoder.encode(table[numbers], (numbers + 1).tolist())
+    problems.settle()
+    assert X is not None
+    if len(X) < 2:
+        raise TableError("There are fewer than two rows to explain the model with.")
+    if len(X) > most:
+        chosen = np.sort(np.random.default_rng(seed).permutation(len(X))[:most])
+        note(f"{most:,} rows of {len(X):,}, chosen at random (--rows changes that)")
+        X, y = X[chosen], None if y is None else y[chosen]
+    return X, y
+
+
+def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
+    (column,) = (each for each in saved.encoder.columns if each.name == name)
+    places = column_groups(saved.encoder)[name]
+    labels, values = _grid(column, X.to_numpy()[:, places])
+    rows = X.to_numpy()[np.linspace(0, len(X) - 1, min(_AVERAGED, len(X))).astype(int)]
+    return Curve(labels, dependence(saved.regressor, rows, places, values))
+
+
+def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
+    """Values to set a column to: as people read them, and as its columns of numbers."""
+    if column.kind == "category":
+        counts = present.sum(0)
+        chosen = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES])
+        return [column.categories[each] for each in chosen], np.eye(len(counts))[chosen]
+    if column.kind == "boolean":
+        return ["false", "true"], np.array([[0.0], [1.0]])
+    if column.kind == "date":
+        return _date_grid(column, present)
+    every = np.unique(present)
+    if len(every) > _GRID:
+        low, high = np.quantile(present, [0.02, 0.98])
+        every = np.linspace(low, high, _GRID)
+    return every.tolist(), every[:, None]
+
+
+def _date_grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
+    """Times at equal distances, if the column says when; else rows as they are."""
+    if "elapsed days" not in column.parts:
+        every = np.unique(present, axis=0)[:_GRID]
+        return [", ".join(plain(value) for value in row) for row in every], every
+    elapsed = present[:, column.parts.index("elapsed days")]
+    days = pl.DataFrame({"days": np.linspace(elapsed.min(), elapsed.max(), _GRID)})
+    days = days.select(pl.col("days") + column.origin)
+    parts = parts_of(pl.col("days"), column.origin)
+    values = days.select(parts[part].alias(part) for part in column.parts).to_numpy()
+    times = (days["days"] * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
+    return times.dt.round("1m").to_list(), values
+
+
+def _dependence_records(
+    curves: dict[str, Curve], targets: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    for name, (values, found) in curves.items():
+        for place, value in enumerate(values):
+            for index, target in enumerate(targets):
+                numbers = (float(part[place, index]) for part in found)
+                keys = ("mean", "lower", "upper")
+                yield {
+                    **({"target": target} if len(targets) > 1 else {}),
+                    "column": name,
+                    "value": str(value) if isinstance(value, datetime.datetime) else value,
+                    **dict(zip(keys, numbers, strict=True)),
+                }
+
+
+def _write(
+    out: Path,
+    found: Sequence[Relevance],
+    curves: dict[str, Curve],
+    records: Sequence[dict[str, Any]],
+    targets: Sequence[str],
+) -> None:
+    relevance = pl.DataFrame([each._asdict() for each in found]).rename({"name": "column"})
+    texts = [{**record, "value": str(record["value"])} for record in records]
+    for name, table in (("relevance", relevance), ("dependence", pl.DataFrame(texts))):
+        write_atomically(out / f"{name}.csv", table.write_csv())
+    pictures = {}
+    if any(each.importance is not None or each.lengthscale is not None for each in found):
+        pictures["relevance"] = plots.relevance(found)
+    for index, target in enumerate(targets):
+        name = "dependence" if index == 0 else f"dependence{index + 1}"
+        pictures[name] = plots.partial_dependence(curves, target=target, column=index)
+    for name, figure in pictures.items():
+        figure.savefig(out / f"{name}.png", dpi=120, metadata={"Software": None})
+
+
+def _print(found: Sequence[Relevance], rows: int, *, scored: bool) -> None:
+    title = f"relevance, on {rows:,} rows" if scored else "relevance"
+    headings = [TableColumn("lengthscale", justify="right")]
+    if scored:
+        headings.insert(0, TableColumn("lost without it (nats per row)", justify="right"))
+    table = Table("column", *headings, title=title, title_justify="left")
+    for each in found:
+        cells = [each.lost()] if scored else []
+        cells.append("" if each.lengthscale is None else plain(each.lengthscale, 3))
+        table.add_row(printable(each.name, 60), *cells)
+    Console(highlight=False).print(table)

@@ -1,0 +1,160 @@
+"""From a file to rows that a model can be trained on, and rows held out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from deepwishart.cli.errors import note, printable
+from deepwishart.cli.table_options import opened
+from deepwishart.estimators import Standardiser
+from deepwishart.estimators.checks import check_distance
+from deepwishart.tables import Problems, TableEncoder, TableError, read_targets
+from deepwishart.tables.columns import MISSING, require_columns
+
+__all__ = ["Prepared", "Rows", "Split", "prepare"]
+
+Rows = tuple[pl.DataFrame, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on and rows held out, encoded the same way."""
+
+    encoder: TableEncoder
+    train: Rows
+    test: Rows
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table that has been checked.
+
+    Args:
+        table: its rows with a target.
+        numbers: which rows of the file those are.
+        y: their targets ``(N, D)``.
+        settings: the options about the table.
+        digest: of the file's content.
+        left_out: number of rows without a target.
+    """
+
+    table: pl.DataFrame
+    numbers: Sequence[int]
+    y: np.ndarray
+    settings: Mapping[str, Any]
+    digest: str
+    left_out: int
+
+    def hold_out(self) -> Split:
+        """The division that the options ask for."""
+        train, test = _divide(len(self.y), self.settings["holdout"], self.settings["random_state"])
+        return self.split(train, test)
+
+    def folds(self, count: int) -> Iterator[Split]:
+        """Every row held out once, in ``count`` parts."""
+        if not 2 <= count <= len(self.y) // 2:
+            raise TableError(
+                f"--cv {count}: {len(self.y)} rows can be divided into 2 to {len(self.y) // 2} "
+                "parts."
+            )
+        order = np.random.default_rng(self.settings["random_state"]).permutation(len(self.y))
+        for part in np.array_split(order, count):
+            rest = np.setdiff1d(order, part)
+            yield self.split(rest, np.sort(part))
+
+    def split(self, train: np.ndarray, test: np.ndarray) -> Split:
+        """Encode rows; what fills gaps comes from the rows to train on."""
+        settings = self.settings
+        encoder = TableEncoder.fit(
+            self.table,
+            ignore=[*settings["target"], *settings["drop"]],
+            categorical=settings["categorical"],
+            impute=settings["impute"],
+            fill_from=train.tolist(),
+            missing=settings["missing"] or MISSING,
+            rows=self.numbers,
+        )
+        X, y = encoder.encode(self.table, self.numbers), self.y
+        values = X.to_numpy()
+        if not (values != values[0]).any():
+            raise TableError("Every input column is constant; there is nothing to predict from.")
+        for scaled, names, what in ((values, X.columns, "X"), (y, settings["target"], "y")):
+            check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
+        return Split(encoder, (X[train], y[train]), (X[test], y[test]))
+
+
+def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> Prepared:
+    """Read a table and leave out rows without a target; all that is wrong comes in one message."""
+    reading = [settings[name] for name in ("separator", "decimal", "encoding")]
+    with opened(data, *reading, quiet=quiet) as file:
+        table, digest = file.read(), file.digest()
+    targets, missing = settings["target"], settings["missing"] or MISSING
+    problems, y = Problems(), np.zeros((len(table), 0))
+    with problems:
+        require_columns(
+            table, dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
+        )
+    with problems:
+        y = read_targets(table, targets, missing) if not problems else y
+    known: np.ndarray = np.logical_not(np.isnan(y).any(1))
+    if not known.any():
+        problems.append("No row has a value for every target.")
+    numbers = (1 + np.flatnonzero(known)).tolist()
+    prepared = Prepared(
+        table.filter(known), numbers, y[known], settings, digest, int((~known).sum())
+    )
+    if problems:
+        with problems:
+            _try_encoder(prepared)
+        problems.settle()
+    if not quiet:
+        _remark(table, prepared, missing)
+    return prepared
+
+
+def _try_encoder(prepared: Prepared) -> None:
+    """Have the encoder say what it cannot use, also where other columns are missing."""
+    present, settings = prepared.table.columns, prepared.settings
+    ignore = [name for name in (*settings["target"], *settings["drop"]) if name in present]
+    TableEncoder.fit(
+        prepared.table,
+        ignore=ignore,
+        categorical=[name for name in settings["categorical"] if name in present],
+        impute=settings["impute"],
+        missing=settings["missing"] or MISSING,
+        rows=prepared.numbers,
+    )
+
+
+def _remark(table: pl.DataFrame, prepared: Prepared, missing: Sequence[str]) -> None:
+    """A line each about rows left out, and words that were taken for missing values."""
+    if prepared.left_out:
+        rows = "row" if prepared.left_out == 1 else "rows"
+        note(f"{prepared.left_out:,} {rows} without a target left out")
+    spellings = [word.strip().lower() for word in missing]
+    counts: Counter[str] = Counter()
+    for column in table.select(pl.col(pl.String)):
+        words = column.filter(column.str.strip_chars().str.to_lowercase().is_in(spellings))
+        counts.update(word.strip() for word in words.to_list())
+    if counts:
+        shown = ", ".join(f"{printable(word, 20)} ({n:,})" for word, n in counts.most_common(8))
+        note(f"taken for missing values: {shown} (--missing changes that)")
+
+
+def _divide(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on, in their order, and rows held out: at least one if a fraction is given."""
+    count = max(1, round(holdout * num_rows)) if holdout else 0
+    if num_rows - count < 2:
+        raise TableError(
+            f"The table has {num_rows} rows; at least two have to be left to train on besides the "
+            f"{count} held out."
+        )
+    order = np.random.default_rng(seed).permutation(num_rows)
+    return np.sort(order[count:]), np.sort(order[:count])

@@ -1,0 +1,85 @@
+r"""An output layer of several, for latent functions that have nothing in common but the layers
+below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from deepwishart.kernels import Kernel
+from deepwishart.layers.base import Inducing, NamedPart, Rows
+from deepwishart.layers.gaussian import GaussianSample, JointMoments
+from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.randomness import Randomness
+
+__all__ = ["StackedOutputLayer"]
+
+
+class StackedOutputLayer(OutputLayer):
+    r"""Output layers side by side, :math:`q(u) = \prod_g q_g(u_g)`, each with a kernel and a
+    posterior covariance of its own; their columns follow each other.
+
+    A likelihood asks for it with :attr:`~deepwishart.likelihoods.Likelihood.latent_groups`: under
+    one covariance, a noise that the data hardly know about would have to be as certain as the
+    function.
+
+    Args:
+        parts: output layers whose posteriors are fixed by their inducing points.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GPOutputLayer
+    >>> x = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
+    >>> parts = [GPOutputLayer(SquaredExponential(), targets) for targets in (x.sin(), 0 * x)]
+    >>> sample = StackedOutputLayer(parts).sample(x, Randomness(10))
+    >>> [moment.shape for moment in sample.function.moments(x)]
+    [torch.Size([5, 2]), torch.Size([5, 2])]
+    """
+
+    def __init__(self, parts: list[OutputLayer]) -> None:
+        NamedPart.__init__(self, parts[0].name, parts[0].jitter)
+        self.parts = nn.ModuleList(parts)
+        self.width = sum(part.width for part in parts)
+        self.variance = 1.0
+
+    @property
+    def kernel(self) -> Kernel:  # type: ignore[override]
+        """The kernel of the first columns."""
+        return cast(OutputLayer, self.parts[0]).kernel
+
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> InducingOutputSample:
+        functions = []
+        for part in self.parts:
+            sample = cast(OutputLayer, part).sample(inducing, random, integrate=integrate)
+            functions.append(cast(InducingOutputSample, sample).function)
+        ratio = torch.stack([each.log_ratio for each in functions]).sum(0)
+        return InducingOutputSample(StackedSample(self, inducing, ratio, tuple(functions)))
+
+
+@dataclass(frozen=True)
+class StackedSample(GaussianSample):
+    """The functions of all parts."""
+
+    functions: tuple[GaussianSample, ...]
+
+    @property
+    def inducing(self) -> Inducing:
+        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
+
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        moments = [each.moments(rows) for each in self.functions]
+        variances = [variance.expand_as(mean) for mean, variance in moments]
+        return torch.cat([mean for mean, _ in moments], dim=-1), torch.cat(variances, dim=-1)
+
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        moments = [each.joint_moments(rows) for each in self.functions]
+        covariances = [
+            each.covariance.expand(*each.covariance.shape[:-3], part.layer.width, -1, -1)
+            for each, part in zip(moments, self.functions, strict=True)
+        ]
+        mean = torch.cat([each.mean for each in moments], dim=-1)
+        return JointMoments(mean, torch.cat(covariances, dim=-3), moments[0].prior)

@@ -1,0 +1,234 @@
+"""What the report compares besides the paper's own tables: DWP with DGP, the time to the published
+bound, posterior families, and runs with other settings."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from deepwishart.reproduction.published import STEPS, highlighted, published, published_kinds
+from deepwishart.reproduction.report.reading import Results, Run, by_split, count, few
+from deepwishart.reproduction.report.statistics import estimate, paired_test, sign
+from deepwishart.reproduction.report.tables import (
+    LABELS,
+    NOTHING,
+    Cell,
+    Table,
+    difference,
+    from_rows,
+)
+from deepwishart.reproduction.sweeps.curves import time_to_bound
+
+__all__ = ["bound_table", "difference_table", "family_table", "other_table", "settings_table"]
+
+_SHORT = {"elbo": "ELBO", "test_log_likelihood": "log likelihood"}
+_FAMILIES = ("rows", "columns", "rows_columns")
+
+
+def difference_table(results: Results) -> Table:
+    """DWP minus DGP beside the paper's difference, split by split."""
+    rows = []
+    called: dict[tuple[str, str], dict[str, Cell]] = {}
+    for dataset, depth in published_kinds("elbo"):
+        row = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
+        for metric, short in _SHORT.items():
+            better = highlighted(metric, dataset, depth)
+            dwp, dgp = (published(metric, dataset, p, depth) for p in ("dwp", "dgp"))
+            assert dwp and dgp
+            paper = dwp.mean - dgp.mean
+            row[f"{short} published"] = Cell(paper, bold=bool(better), role="paper")
+            for protocol in results.protocols:
+                test = paired_test(*results.pair(metric, protocol, dataset, depth))
+                cell = difference(test)
+                if better and test:
+                    agrees = (test.difference.mean > 0) == (better == "dwp")
+                    cell = replace(cell, mark="agrees" if agrees else "contradicts")
+                    called.setdefault((metric, protocol), {})[f"{dataset} {depth}"] = cell
+                row[f"{short} ({protocol})"] = cell
+        rows.append(row)
+    about = (
+        "Positive where the deep Wishart process is better. Published: the difference of the two "
+        "means, bold where the paper highlights one as significantly better. Ours: mean of the "
+        "differences split by split, bold where the paired t test gives p < 0.05; ✓ same sign as "
+        "a difference that the paper calls significant, ✗ the other sign. Only runs with the same "
+        "settings are compared."
+    )
+    told = " ".join(_told(*key, found) for key, found in called.items())
+    return from_rows("differences", "DWP - DGP", f"{about} {told}".strip(), rows)
+
+
+def bound_table(results: Results) -> Table:
+    """Steps and seconds until the training curve is at the published mean ELBO."""
+    rows = []
+    steps: dict[str, list[int | None]] = {protocol: [] for protocol in results.protocols}
+    for dataset, depth in published_kinds("elbo"):
+        row = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
+        for process in ("dwp", "dgp"):
+            paper, label = published("elbo", dataset, process, depth), LABELS[process]
+            assert paper
+            row[f"{label} published"] = Cell(paper.mean, decimals=paper.decimals, role="paper")
+            for protocol in results.protocols:
+                runs = results.cells.get((protocol, dataset, process, depth), ())
+                cells, reached = _time_to(results, runs, paper.mean)
+                row[f"{label} steps ({protocol})"], row[f"{label} seconds ({protocol})"] = cells
+                steps[protocol] += reached
+        rows.append(row)
+    about = (
+        f"The published means are those of {STEPS:,} steps. A run is there when its training "
+        "curve, averaged over 2% of its steps and after the KL term has faded in, is at the "
+        "published mean of its cell or above. Means over the runs that got there, and how many of "
+        "the cell's runs those are. Seconds are steps times the median time of a step, on the "
+        "machine and with the load that the runs had."
+    )
+    told = [
+        f"With protocol {protocol}, {len(done)} of {len(found)} runs got there, after "
+        f"{statistics.median(done):,.0f} steps in the median."
+        for protocol, found in steps.items()
+        if (done := [number for number in found if number is not None])
+    ]
+    title = "Time to the paper's bound"
+    return from_rows("bounds", title, " ".join([about, *told]), rows)
+
+
+def family_table(results: Results) -> Table:
+    """Other posterior families against the paper's: same data, seed, protocol and settings."""
+    plain: dict[Any, Run] = {}
+    for group in (*results.cells.values(), *results.others):
+        plain |= {_apart_from_posterior(run): run for run in group}
+    pairs: dict[tuple[str, int, str], dict[str, list[tuple[Run, Run]]]] = {}
+    for run in results.families:
+        if (partner := plain.get(_apart_from_posterior(run))) is not None:
+            cell = run.spec.dataset, run.spec.depth, run.spec.protocol
+            families = pairs.setdefault(cell, {})
+            families.setdefault(run.settings["posterior"], []).append((run, partner))
+    rows = []
+    gains: dict[str, list[str]] = {family: [] for family in _FAMILIES}
+    for (dataset, depth, protocol), families in sorted(pairs.items()):
+        row = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
+        row["protocol"] = Cell(text=protocol)
+        for family in _FAMILIES:
+            cells = _against(families.get(family, []))
+            gains[family].append(cells[0].mark)
+            names = ("ELBO", "log likelihood", "time")
+            row |= {f"{family} {name}": c for name, c in zip(names, cells, strict=True)}
+        rows.append(row)
+    about = (
+        "The deep Wishart process with mixed rows, columns or both of the Bartlett factor, minus "
+        "the same with the paper's posterior: paired differences over splits and seeds with their "
+        "standard errors, and the ratio of times per step. ▲ better by more than two standard "
+        "errors, ▼ worse, ≈ neither; bold where the paired t test gives p < 0.05."
+    )
+    told = [
+        f"{family}: the ELBO is better in {marks.count('better')} and worse in "
+        f"{marks.count('worse')} of {count([m for m in marks if m], 'judged cell')}."
+        for family, marks in gains.items()
+        if any(marks)
+    ]
+    return from_rows("families", "Posterior families", " ".join([about, *told]), rows)
+
+
+def other_table(results: Results) -> Table:
+    """Groups of runs that were not averaged with their cell's others, and what sets them apart."""
+    rows = []
+    for group in results.others:
+        spec = group[0].spec
+        main = results.cells[spec.protocol, spec.dataset, spec.process, spec.depth][0]
+        row = {"data set": Cell(text=spec.dataset), "depth": Cell(float(spec.depth), decimals=0)}
+        row["process"] = Cell(text=LABELS.get(spec.process, spec.process))
+        row["protocol"] = Cell(text=spec.protocol)
+        row["what differs"] = Cell(text=_what_differs(group[0], main))
+        for metric, short in _SHORT.items():
+            values = list(by_split(group, metric).values())
+            row[short] = Cell(*estimate(values), role="ours") if values else Cell(text=NOTHING)
+        rows.append(row)
+    about = "Runs that have other settings than those of their cell in the tables above."
+    return from_rows("others", "Other settings", about, rows)
+
+
+def settings_table(results: Results) -> Table:
+    """How the runs were made: every setting, with all values that it has."""
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for run in (*results.runs, *results.families, *(r for group in results.others for r in group)):
+        versions = run.record.get("versions")
+        made = dict(versions) if isinstance(versions, dict) else {}
+        known = {**run.settings, **{f"version of {name}": v for name, v in made.items()}}
+        for name, value in known.items():
+            if value is not None:
+                values = found.setdefault(name, {}).setdefault(run.spec.protocol, {})
+                values[str(value)] = None
+    rows = [
+        {
+            "setting": Cell(text=name),
+            **{p: Cell(text=", ".join(sorted(by.get(p, ())))) for p in results.protocols},
+        }
+        for name, by in found.items()
+    ]
+    about = "Every setting and version, with all values that it has among the runs."
+    return from_rows("settings", "How the runs were made", about, rows)
+
+
+def _told(metric: str, protocol: str, found: dict[str, Cell]) -> str:
+    """A sentence on the differences that the paper calls significant."""
+    wrong = [name for name, cell in found.items() if cell.mark == "contradicts"]
+    clear = [name for name in wrong if found[name].bold]
+    total = sum(bool(highlighted(metric, *kind)) for kind in published_kinds(metric))
+    rest = f"; the other sign: {few(wrong, 30)}" if wrong else ""
+    rest += f", significantly so: {few(clear, 30)}" if clear else ""
+    return (
+        f"By {_SHORT[metric]}, protocol {protocol}: of the {total} differences that the paper "
+        f"calls significant {len(found)} were run, {len(found) - len(wrong)} with the same "
+        f"sign{rest}."
+    )
+
+
+def _time_to(
+    results: Results, runs: Iterable[Run], bound: float
+) -> tuple[tuple[Cell, Cell], list[int | None]]:
+    """Cells of steps and of seconds, and the steps of each run, ``None`` if it never got there."""
+    steps: list[int | None] = []
+    seconds = []
+    for run in runs:
+        if (curve := results.curve(run)) is None:
+            continue
+        reached = time_to_bound(curve, bound, run.settings.get("kl_anneal", 0))
+        steps.append(reached.steps if reached else None)
+        if reached:
+            seconds.append(reached.steps * (run.value("seconds_per_step") or 0.0))
+    done = [number for number in steps if number is not None]
+    if not done:
+        text = f"not reached ({len(steps)})" if steps else NOTHING
+        return (Cell(text=text, role="ours"), Cell(text=NOTHING, role="ours")), steps
+    mean = statistics.fmean(done)
+    share = f"{mean:,.0f} ({len(done)}/{len(steps)})"
+    cells = Cell(mean, text=share, role="ours"), Cell(statistics.fmean(seconds), decimals=0)
+    return cells, steps
+
+
+def _apart_from_posterior(run: Run) -> tuple[Any, ...]:
+    rest = {name: str(v) for name, v in run.settings.items() if name != "posterior"}
+    spec = run.spec
+    where = spec.protocol, spec.dataset, spec.process, spec.depth, spec.split, spec.seed
+    return (*where, *sorted(rest.items()))
+
+
+def _against(pairs: list[tuple[Run, Run]]) -> tuple[Cell, Cell, Cell]:
+    """Differences in ELBO and log likelihood, and the ratio of times, of pairs of runs."""
+    cells = []
+    for metric in _SHORT:
+        values = [[run.value(metric) for run in pair] for pair in pairs]
+        known = dict(enumerate((a, b) for a, b in values if a is not None and b is not None))
+        first, second = ({n: pair[k] for n, pair in known.items()} for k in (0, 1))
+        test = paired_test(first, second)
+        cells.append(difference(test, 3, mark=sign(test.difference) if test else ""))
+    times = [[run.value("seconds_per_step") for run in pair] for pair in pairs]
+    ratios = [a / b for a, b in times if a and b]
+    ratio = Cell(*estimate(ratios), role="ours") if ratios else Cell(text=NOTHING)
+    return cells[0], cells[1], ratio
+
+
+def _what_differs(run: Run, main: Run) -> str:
+    names = [n for n in {**main.settings, **run.settings}]
+    changed = [n for n in names if run.settings.get(n) != main.settings.get(n)]
+    return few(f"{n} {run.settings.get(n)} (there {main.settings.get(n)})" for n in changed)

@@ -1,0 +1,46 @@
+"""ISO dates and times as numbers."""
+
+from __future__ import annotations
+
+import polars as pl
+
+__all__ = ["PARTS", "days_of", "looks_like_date", "parts_of"]
+
+# In the order in which they become columns.
+PARTS = ("year", "day of year", "weekday", "hour", "elapsed days")
+_DAY = 86_400_000_000  # microseconds
+_TIMES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
+_ZONED = tuple(f"{form}%#z" for form in _TIMES)
+
+
+def looks_like_date(text: pl.Expr) -> pl.Expr:
+    """Whether a text starts as an ISO date does."""
+    return text.str.contains(r"^\d{4}-\d{2}-\d{2}([T ]|$)")
+
+
+def days_of(text: pl.Expr) -> pl.Expr:
+    """Days since 1970 of dates and times such as ``2024-02-29``, ``2024-02-29 18:30`` and
+    ``2024-02-29T18:30:00.5+01:00``; null where a text is no such thing. Times with an offset are
+    converted to UTC, others are taken as they are.
+
+    >>> text = pl.Series("t", ["1970-01-02", "1970-01-01T12:00", "1970-01-01 18:00+06:00", "May"])
+    >>> text.to_frame().select(days_of(pl.col("t"))).to_series().to_list()
+    [1.0, 0.5, 0.5, None]
+    """
+    time = text.str.replace(r"^(\S{10})[T ]", "${1}T").str.replace(r"\s?Z$", "+00:00")
+    found = [text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))]
+    found += [time.str.to_datetime(form, strict=False, time_unit="us") for form in _TIMES]
+    found += [
+        time.str.to_datetime(form, strict=False, time_unit="us").dt.replace_time_zone(None)
+        for form in _ZONED
+    ]
+    return pl.coalesce(found).dt.epoch("us").cast(pl.Float64) / _DAY
+
+
+def parts_of(days: pl.Expr, origin: float) -> dict[str, pl.Expr]:
+    """The numbers of :data:`PARTS`: year, day of the year (1 to 366), weekday (Monday is 1), hour
+    with minutes as a fraction, and days since ``origin``."""
+    time = (days * _DAY).round().cast(pl.Int64).cast(pl.Datetime("us"))
+    clock = time.dt.hour() + time.dt.minute() / 60.0
+    numbers = (time.dt.year(), time.dt.ordinal_day(), time.dt.weekday(), clock, days - origin)
+    return {part: each.cast(pl.Float64) for part, each in zip(PARTS, numbers, strict=True)}

@@ -1,0 +1,173 @@
+"""Where a deep model starts: at the Gaussian process that it contains."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepwishart import linalg
+from deepwishart.kernels.stationary import Stationary
+from deepwishart.layers import CollapsedOutputLayer, GPOutputLayer
+from deepwishart.likelihoods import Gaussian
+from deepwishart.models import DeepKernelProcess
+from deepwishart.models.initialise import linear_map
+from deepwishart.objectives import elbo
+from deepwishart.operations.collapsed import row_sums
+from deepwishart.training.protocol import Protocol
+
+__all__ = ["start_from_shallow"]
+
+_ROWS = 2_000  # that the single layer is trained on
+_LARGEST = 1e3  # of a distance between features in lengthscales, and its inverse
+_TIE_BREAK = 1e-3
+_NOISE_FACTORS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)
+
+
+def start_from_shallow(
+    model: DeepKernelProcess, X: Tensor, y: Tensor, *, steps: int = 150, process_group: Any = None
+) -> bool:
+    r"""Train a single layer with the model's inducing points, and let the model start there.
+
+    A Gaussian process with lengthscales :math:`\ell_\lambda` on the inputs is a deep one whose
+    hidden layer hands on the features :math:`x_\lambda / (c\, \ell_\lambda)` and whose output layer
+    has the lengthscale :math:`1/c`; :math:`c` gives features a mean squared norm of one, as they
+    have under the prior. The hidden layer starts close to these features
+    (:meth:`deepwishart.layers.Layer.start_from`), its kernel with the lengthscales
+    :math:`c\, \ell_\lambda`, and learned pseudo-observations of the output at the best ones for the
+    single layer, after one pass over the rows:
+
+    .. math:: \Lambda = K_{ii}^{-1} K_{it} K_{ti} K_{ii}^{-1} / \sigma^2, \qquad
+              v = \Lambda^{-1} K_{ii}^{-1} K_{it}\, y / \sigma^2 .
+
+    Nothing happens to a model without hidden layers or with several: at depth 5 training went on
+    faster from the start of :func:`deepwishart.build` (docs, "Choosing"). Nor to one with inducing
+    points in every layer, with other noise than Gaussian, or with kernels without lengthscales.
+
+    Args:
+        model: changed in place.
+        X: all inputs ``(N, num_features)``, standardised.
+        y: all targets ``(N, D)``, standardised.
+        steps: training steps of the single layer, on at most 2,000 rows.
+        process_group: processes that train together.
+
+    The hidden layer starts with noise of its own, which a single layer does not know: the noise of
+    the targets starts at what is best for both, and a start whose bound is below the model's
+    present one is undone.
+
+    Returns:
+        Whether the model has been changed.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5, output="collapsed")
+    >>> start_from_shallow(model, X, X.sin(), steps=50), model.likelihood.noise.item() < 0.01
+    (True, True)
+    """
+    from deepwishart.training.loop import train
+
+    kernels, points = _lengthscale_kernels(model), model.inducing_inputs
+    if kernels is None or points is None:
+        return False
+    first, last = kernels
+    own = copy.deepcopy(first)
+    output = CollapsedOutputLayer(own, model.output.width, jitter=model.output.jitter)
+    likelihood = copy.deepcopy(model.likelihood)
+    single = DeepKernelProcess(
+        model.process,
+        [],
+        output,
+        likelihood,
+        inducing_inputs=points.detach().clone(),
+        num_features=model.num_features,
+    )
+    protocol = Protocol(steps, 1e-1, 1e-3, "flat", 0, num_samples=1, betas=(0.9, 0.99))
+    every = math.ceil(len(X) / _ROWS)
+    some = X[::every], y[::every]
+    train(single, *some, protocol, process_group=process_group)
+    kept, before = copy.deepcopy(model.state_dict()), _bound(model, *some)
+    with torch.no_grad():
+        features = single.first_inducing() / own.lengthscale
+        features = features - features.mean(0)
+        norm = features.square().sum(-1).mean().sqrt().clamp(1 / _LARGEST, _LARGEST)
+        if single.inducing_inputs is not None:
+            points.copy_(single.inducing_inputs)
+        model.likelihood.load_state_dict(likelihood.state_dict())
+        first.log_lengthscale.copy_((own.lengthscale * norm).log())
+        layer = model.hidden[0]
+        width = int(getattr(layer, "width", model.num_features))
+        layer.start_from(model.first_inducing(), _columns(features / norm, width))
+        last.log_lengthscale.copy_(-norm.log())
+        last.log_height.copy_(own.log_height)
+        if isinstance(model.output, GPOutputLayer):
+            _start_pseudo(model.output, single, X, y)
+    better = _settle_noise(model, *some) > before
+    if not better:
+        model.load_state_dict(kept)
+    return better
+
+
+def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationary] | None:
+    """Both kernels of a model of two layers that can start from a single one."""
+    if not (
+        len(model.hidden) == 1
+        and isinstance(model.likelihood, Gaussian)
+        and isinstance(model.output, CollapsedOutputLayer | GPOutputLayer)
+    ):
+        return None
+    first, last = getattr(model.hidden[0], "kernel", None), model.output.kernel
+    if not (isinstance(first, Stationary) and isinstance(last, Stationary)):
+        return None
+    fits = first.num_features == model.num_features and last.num_features is None
+    return (first, last) if fits else None
+
+
+@torch.no_grad()
+def _bound(model: DeepKernelProcess, X: Tensor, y: Tensor) -> float:
+    generator = torch.Generator(model.device).manual_seed(0)
+    return float(elbo(model, X, y, num_data=len(X), num_samples=10, generator=generator))
+
+
+def _settle_noise(model: DeepKernelProcess, X: Tensor, y: Tensor) -> float:
+    """Multiply the noise variance by the best of a few factors; the bound with it."""
+    log_noise = torch.as_tensor(model.likelihood.log_noise)
+    first, found = log_noise.detach().clone(), []
+    for factor in _NOISE_FACTORS:
+        log_noise.data.copy_(first + math.log(factor))
+        found.append(_bound(model, X, y))
+    best = max(range(len(found)), key=found.__getitem__)
+    log_noise.data.copy_(first + math.log(_NOISE_FACTORS[best]))
+    return found[best]
+
+
+def _columns(features: Tensor, width: int) -> Tensor:
+    """Features in ``width`` columns, with a little noise so that no two are tied."""
+    generator = torch.Generator().manual_seed(0)
+    linear = features @ linear_map(features, width)
+    noise = torch.randn(linear.shape, generator=generator, dtype=linear.dtype)
+    return linear + _TIE_BREAK * noise.to(linear.device)
+
+
+def _start_pseudo(output: GPOutputLayer, single: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
+    r"""The pseudo-observations above, as :math:`M = L^{-\top} R / \sigma` and
+    :math:`v = L (R R^\top)^{-1} A y` with :math:`A = L^{-1} K_{it}` and
+    :math:`R R^\top = A A^\top + 10^{-3} \sigma^2 I`, which keeps what no row informs tame."""
+    inducing, covariance = single.first_inducing(), single.output.covariance
+    matrix = covariance.inducing(inducing, output.jitter)
+    lower, inverse = linalg.factor(matrix, what=f"the start of {output.name}")
+    noise = torch.as_tensor(single.likelihood.noise).mean()
+    gram = 1e-3 * noise * torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
+    products = torch.zeros_like(output.pseudo.targets)
+    for rows, targets in zip(X.split(_ROWS), y.split(_ROWS), strict=True):
+        cross, _ = covariance.rows(inducing, single.scale_inputs(rows))
+        own_gram, own_products = row_sums(matrix, inverse, cross, targets)
+        gram, products = gram + own_gram, products + own_products
+    root = linalg.cholesky(gram, what=f"the start of {output.name}")
+    whole = inverse.mT @ root / noise.sqrt()
+    scale = whole.square().sum(-1, keepdim=True).sqrt()
+    output.pseudo.targets.copy_(lower @ torch.cholesky_solve(products, root))
+    output.pseudo.log_precision.copy_(2.0 * scale.log())
+    output.pseudo.precision_shape.copy_(whole / scale)

@@ -1,0 +1,266 @@
+"""The classifier: labels, probabilities, weights, files, and life among scikit-learn's tools."""
+
+import contextlib
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import deepwishart as dw
+from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
+from deepwishart.likelihoods import Bernoulli, Categorical
+from deepwishart.models import PROCESSES
+from deepwishart.persistence import ModelFileError, read_model, write_model
+
+NAMES = np.array(["left", "middle", "right"])
+
+
+def small(process="dwp", **parameters):
+    """A classifier that trains in a tenth of a second."""
+    settings = {
+        "n_inducing": 10,
+        "n_samples": 1,
+        "n_predict_samples": 10,
+        "max_iter": 30,
+        "learning_rate": 0.1,
+        "random_state": 0,
+    }
+    return DeepKernelClassifier(process, **{**settings, **parameters})
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Two inputs, and three classes by the first of them: X (60, 2) and labels (60,)."""
+    random = np.random.RandomState(0)
+    X = random.uniform(-2, 2, size=(60, 2))
+    return X, NAMES[np.digitize(X[:, 0] + 0.1 * random.normal(size=60), [-0.7, 0.8])]
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return small().fit(*table)
+
+
+# ---- scikit-learn -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def array_api(monkeypatch):
+    """Without this variable scikit-learn leaves out one of its checks."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+
+
+@parametrize_with_checks([small(n_inducing=8, max_iter=20, early_stopping=True)])
+def test_scikit_learn_check(estimator, check, array_api):
+    check(estimator)
+
+
+def test_pipelines_searches_and_calibration(table):
+    X, y = table
+    assert (cross_val_score(make_pipeline(StandardScaler(), small()), X, y, cv=2) > 0.7).all()
+    search = GridSearchCV(small(), {"depth": [1, 2]}, cv=2, scoring="neg_log_loss").fit(X, y)
+    assert search.best_score_ > -1.0 and search.predict(X).shape == (60,)
+    calibrated = CalibratedClassifierCV(small(), cv=2).fit(X, y)
+    np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1.0)
+    assert calibrated.score(X, y) > 0.8
+
+
+# ---- answers ------------------------------------------------------------------------------------
+
+
+def test_text_labels_and_probabilities(table, fitted):
+    X, y = table
+    assert list(fitted.classes_) == list(NAMES)
+    assert fitted.score(X, y) > 0.9
+    probabilities = fitted.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.log(probabilities), fitted.predict_log_proba(X), atol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(X), NAMES[probabilities.argmax(1)])
+    numbers = np.searchsorted(NAMES, y)
+    expected = fitted.predict_log_proba(X)[np.arange(60), numbers]
+    np.testing.assert_array_equal(fitted.log_prob(X, y), expected)
+    assert isinstance(fitted.model_.likelihood, Categorical)
+    assert set(fitted.sample_y(X, 3).ravel()) <= set(NAMES)
+
+
+@pytest.mark.parametrize("labels", [[False, True], [0, 1], [-1.0, 1.0], ["no", "yes"]])
+def test_two_classes(labels, table):
+    X, y = table
+    kind = np.array(labels)
+    classifier = small().fit(X, kind[(y == "right").astype(int)])
+    assert isinstance(classifier.model_.likelihood, Bernoulli)
+    assert classifier.predict(X).dtype == kind.dtype
+    assert classifier.predict_proba(X).shape == (60, 2)
+    odds = classifier.decision_function(X)
+    np.testing.assert_array_equal(kind[(odds > 0).astype(int)], classifier.predict(X))
+    reference = small().fit(X, (y == "right").astype(int)).predict_proba(X)
+    np.testing.assert_array_equal(classifier.predict_proba(X), reference)
+
+
+@pytest.mark.parametrize("frame", [pd, pl], ids=["pandas", "polars"])
+def test_data_frames(frame, table, fitted):
+    X, y = table
+    inputs = frame.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    classifier = small().fit(inputs, frame.Series(y))
+    assert list(classifier.feature_names_in_) == ["a", "b"]
+    np.testing.assert_array_equal(classifier.predict_proba(inputs), fitted.predict_proba(X))
+
+
+def test_a_row_does_not_depend_on_its_neighbours(table, fitted):
+    X, _ = table
+    together = fitted.predict_proba(X)
+    np.testing.assert_allclose(fitted.predict_proba(X[7:8])[0], together[7], rtol=1e-9)
+
+
+def test_far_from_the_data_classes_are_as_frequent_as_they_were(table):
+    """Sixty rows of which six are special; with equal weights all of them count the same."""
+    X, _ = table
+    y = np.arange(60) < 6
+    far = np.array([[1e6, -1e6]])
+    plain, balanced = small(), small(class_weight="balanced")
+    assert plain.fit(X, y).predict_proba(far)[0, 1] < 0.25
+    assert 0.3 < balanced.fit(X, y).predict_proba(far)[0, 1] < 0.7
+
+
+def test_single_precision(table):
+    X, y = table
+    classifier = small(dtype="float32").fit(X, y)
+    assert classifier.model_.dtype == torch.float32
+    assert classifier.predict_proba(X).dtype == np.float64
+    np.testing.assert_allclose(classifier.predict_proba(X).sum(1), 1.0, rtol=1e-12)
+    assert classifier.score(X, y) > 0.9
+
+
+# ---- all processes, minibatches ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_process_learns_in_minibatches(process, classes, table):
+    X, y = table
+    y = y if classes == 3 else y == "left"
+    classifier = small(process, batch_size=25, max_iter=80).fit(X, y)
+    assert classifier.score(X, y) > 0.85
+    assert classifier.model_.output.needs_rows is False
+
+
+# ---- going on -----------------------------------------------------------------------------------
+
+
+def test_warm_start_keeps_the_classes(table):
+    X, y = table
+    classifier = small(warm_start=True, max_iter=10).fit(X, y)
+    first = classifier.elbo_
+    classifier.fit(X[y != "middle"], y[y != "middle"])
+    assert classifier.n_iter_ == 20 and list(classifier.classes_) == list(NAMES)
+    assert classifier.elbo_ != first
+    with pytest.raises(ValueError, match="y holds 'up', which is none of the 3 classes"):
+        classifier.fit(X, np.where(y == "left", "up", y))
+
+
+def test_a_run_that_was_cut_off_resumes(table, tmp_path, monkeypatch):
+    def break_off(event):
+        if event.step == 6:
+            raise RuntimeError("the lights went out")
+
+    @contextlib.contextmanager
+    def make_progress(verbose, total, label):
+        yield break_off
+
+    whole = small(max_iter=12).fit(*table)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="the lights"):
+        patch.setattr("deepwishart.estimators.base.make_progress", make_progress)
+        small(max_iter=12, checkpoint_dir=tmp_path).fit(*table)
+    resumed = small(max_iter=12, checkpoint_dir=tmp_path).fit(*table)
+    np.testing.assert_array_equal(resumed.predict_proba(table[0]), whole.predict_proba(table[0]))
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [NAMES, np.arange(3), np.array([0.5, 1.5, 2.5]), None])
+def test_save_and_load(labels, table, fitted, tmp_path):
+    X, y = table
+    numbers = np.searchsorted(NAMES, y)
+    y = numbers > 0 if labels is None else labels[numbers]
+    weights = None if labels is None else {labels[0].item(): 2.0}
+    classifier = small(class_weight=weights, max_iter=5).fit(X, y)
+    classifier.save(tmp_path / "model")
+    loaded = DeepKernelClassifier.load(tmp_path / "model")
+    assert loaded.get_params() == classifier.get_params()
+    np.testing.assert_array_equal(loaded.classes_, classifier.classes_)
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
+    np.testing.assert_array_equal(loaded.predict(X), classifier.predict(X))
+
+
+def test_the_other_estimators_model(table, fitted, tmp_path):
+    X, _ = table
+    fitted.save(tmp_path / "classes")
+    with pytest.raises(ModelFileError, match=r"saved by DeepKernelClassifier, .*Classifier\.load"):
+        DeepKernelRegressor.load(tmp_path / "classes")
+    settings = {"n_inducing": 5, "max_iter": 2, "n_predict_samples": 2}
+    DeepKernelRegressor(**settings).fit(X, X[:, 0]).save(tmp_path / "numbers")
+    with pytest.raises(ModelFileError, match=r"saved by DeepKernelRegressor, .*Regressor\.load"):
+        DeepKernelClassifier.load(tmp_path / "numbers")
+
+
+@pytest.mark.parametrize(
+    "classes", [[], ["a"], "abc", None, ["a", "b"], ["b", "a", "c"], ["a", "a", "b"], ["a", 1, "b"]]
+)
+def test_classes_from_a_stranger(classes, fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    tensors, config, history = read_model(tmp_path / "model")
+    write_model(tmp_path / "other", tensors, {**config, "classes": classes}, history)
+    with pytest.raises(ModelFileError, match="classes"):
+        DeepKernelClassifier.load(tmp_path / "other")
+
+
+def test_an_estimator_from_a_stranger(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    tensors, config, history = read_model(tmp_path / "model")
+    write_model(tmp_path / "other", tensors, {**config, "estimator": ["x"]}, history)
+    with pytest.raises(ModelFileError, match="which DeepKernelClassifier cannot read"):
+        DeepKernelClassifier.load(tmp_path / "other")
+
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, "the target y is None"),
+        (["one"] * 60, "y has one class only, 'one'"),
+        (np.linspace(0, 1, 60), "Unknown label type: continuous"),
+        (["a", None, 3] * 20, "y mixes labels of the types NoneType, int, str"),
+        (np.array([0.0, np.nan, 1.0] * 20), "NaN"),
+        (["a", "b"] * 29, r"inconsistent numbers of samples: \[60, 58\]"),
+    ],
+)
+def test_labels_that_are_refused(y, message, table):
+    with pytest.raises(ValueError, match=message):
+        small().fit(table[0], y)
+
+
+@pytest.mark.parametrize(
+    "weights", ["equal", 3, {"left": -1.0}, {"left": float("nan")}, {"elsewhere": 2.0}]
+)
+def test_weights_that_are_refused(weights, table):
+    with pytest.raises(ValueError, match="class_weight"):
+        small(class_weight=weights).fit(*table)
+
+
+def test_the_collapsed_output_is_for_gaussian_noise(table):
+    with pytest.raises(ValueError, match="output='collapsed' integrates Gaussian noise"):
+        small(output="collapsed").fit(*table)
+
+
+def test_top_level_name():
+    assert dw.DeepKernelClassifier is DeepKernelClassifier

@@ -1,0 +1,146 @@
+"""Likelihoods over classes: the contract, known integrals, and latents far out."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+
+from deepwishart.likelihoods import Bernoulli, Categorical, Likelihood
+from deepwishart.likelihoods.bernoulli import log_ndtr
+from deepwishart.likelihoods.categorical import cubature_nodes
+from deepwishart.testing import check_likelihood
+
+PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+MAKERS = {
+    "probit": lambda: Bernoulli(),
+    "logit": lambda: Bernoulli(2, "logit"),
+    "offset": lambda: Bernoulli(offset=torch.tensor([0.7])),
+    "softmax": lambda: Categorical(3, offset=torch.tensor([0.5, 0.0, -0.5])),
+}
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", MAKERS)
+def test_contract(name, dtype):
+    check_likelihood(MAKERS[name](), dtype=dtype)
+
+
+def moments(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    mean = 2.0 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return mean, 1.5 * torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+
+def test_the_probit_prediction_is_the_integral():
+    mean, variance = moments(40, 1)
+    likelihood = Bernoulli(offset=torch.tensor([0.3]))
+    found = likelihood.predictive(mean, variance).components.probs.squeeze(0)
+    nodes = Likelihood.predictive(likelihood, mean, variance)
+    integral = torch.tensordot(nodes.log_weights.exp(), nodes.components.probs, dims=1)
+    torch.testing.assert_close(found, integral, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("link", ["probit", "logit"])
+def test_expected_log_probability_against_a_fine_grid(link):
+    mean, variance = moments(30, 1, seed=1)
+    y = (torch.arange(30) % 2).double()[:, None]
+    x = np.linspace(-10, 10, 4001)
+    weight = np.exp(-0.5 * x**2) * 0.005 / math.sqrt(2 * math.pi)
+    signed = (2 * y.numpy() - 1) * (mean.numpy() + np.sqrt(variance.numpy()) * x)
+    log_link = scipy.special.log_ndtr if link == "probit" else scipy.special.log_expit
+    expected = torch.as_tensor((weight * log_link(signed)).sum(1))
+    found = Bernoulli(link=link).expected_log_prob(y, mean, variance)
+    torch.testing.assert_close(found, expected, atol=1e-7, rtol=1e-7)
+
+
+def test_two_classes_of_the_softmax_are_the_logit():
+    """Only the difference of two latents counts, and its variance is the sum of theirs."""
+    mean, variance = moments(50, 2, seed=2)
+    y = (torch.arange(50) % 2).double()[:, None]
+    difference = mean[:, 1:] - mean[:, :1], variance.sum(1, keepdim=True)
+    exact = Bernoulli(link="logit").expected_log_prob(y, *difference)
+    found = Categorical(2).expected_log_prob(y, mean, variance)
+    torch.testing.assert_close(found, exact, atol=6e-3, rtol=0)
+
+
+def test_the_softmax_against_simulation():
+    mean, variance = moments(6, 4, seed=3)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(200_000, 6, 4, generator=generator, dtype=torch.float64)
+    latents = mean + variance.sqrt() * noise
+    y = (torch.arange(6) % 4).double()[:, None]
+    likelihood = Categorical(4)
+    terms = latents.log_softmax(-1).gather(-1, y.long().expand(len(noise), 6, 1)).squeeze(-1)
+    found = likelihood.expected_log_prob(y, mean, variance)
+    torch.testing.assert_close(found, terms.mean(0), atol=1e-2, rtol=0)
+    probs = likelihood.predictive(mean, variance).components.probs.mean(0).squeeze(1)
+    torch.testing.assert_close(probs, latents.softmax(-1).mean(0), atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize("dimension", [2, 3, 10, 40])
+def test_nodes_are_exact_for_polynomials_of_degree_three(dimension):
+    nodes = cubature_nodes(dimension, 32)
+    assert len(nodes) >= max(32, 2 * dimension)
+    eye = torch.eye(dimension, dtype=torch.float64)
+    torch.testing.assert_close(nodes.mean(0), torch.zeros(dimension, dtype=torch.float64))
+    torch.testing.assert_close(nodes.mT @ nodes / len(nodes), eye)
+    cubes = torch.einsum("ki,kj,kl->ijl", nodes, nodes, nodes) / len(nodes)
+    torch.testing.assert_close(cubes, torch.zeros_like(cubes))
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", MAKERS)
+def test_latents_far_out(name, dtype):
+    """Values and gradients stay finite, and errors pull back."""
+    likelihood = MAKERS[name]().to(dtype)
+    y = torch.zeros(2, likelihood.num_outputs, dtype=dtype)
+    for size in (1e2, 1e4, 1e8, 1e14):
+        for spread in (0.0, 1.0, 1e4):
+            mean = torch.full((2, likelihood.num_latents), -size, dtype=dtype)
+            mean[:, -1] = size  # all on the side of the last class, and the target is the first
+            mean.requires_grad_()
+            variance = torch.full_like(mean, spread).requires_grad_()
+            value = likelihood.expected_log_prob(y, mean, variance)
+            gradients = torch.autograd.grad(value.sum(), [mean, variance])
+            assert value.isfinite().all() and (value < -0.9 * size).all()
+            assert all(gradient.isfinite().all() for gradient in gradients)
+            assert (gradients[0][:, -1] < -0.5).all()
+            law, _ = likelihood.predictive(mean.detach(), variance.detach())
+            assert law.log_prob(y).isfinite().all() and law.probs.isfinite().all()
+
+
+def test_the_normal_distribution_functions_logarithm():
+    x = torch.linspace(-40, 40, 801, dtype=torch.float64, requires_grad=True)
+    value = log_ndtr(x)
+    expected = scipy.special.log_ndtr(x.detach().numpy())
+    np.testing.assert_allclose(value.detach().numpy(), expected, rtol=1e-12, atol=1e-300)
+    (slope,) = torch.autograd.grad(value.sum(), x)
+    at = x.detach().numpy()
+    ratio = np.exp(-0.5 * at**2 - 0.5 * math.log(2 * math.pi) - expected)
+    np.testing.assert_allclose(slope.numpy(), ratio, rtol=1e-9, atol=1e-300)
+
+
+def test_weights_of_classes():
+    mean, variance = moments(4, 3)
+    y = torch.tensor([[0.0], [1.0], [2.0], [1.0]], dtype=torch.float64)
+    plain = Categorical(3).expected_log_prob(y, mean, variance)
+    weighted = Categorical(3, class_weights=[1.0, 0.0, 2.5]).expected_log_prob(y, mean, variance)
+    factors = torch.tensor([1.0, 0.0, 2.5, 0.0], dtype=torch.float64)
+    torch.testing.assert_close(weighted, factors * plain)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bernoulli(link="cauchit"), "Unknown link 'cauchit'"),
+        (lambda: Categorical(1), "at least 2 classes, got 1"),
+        (lambda: Categorical(3, class_weights=[1.0, 2.0]), "class_weights must be 3 finite"),
+        (lambda: Bernoulli(class_weights=[1.0, -2.0]), "class_weights must be 2 finite"),
+        (lambda: Bernoulli(class_weights=[1.0, math.nan]), "class_weights must be 2 finite"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,184 @@
+"""The surrogate for BoTorch: the regressor's posterior, jointly over candidates and with gradients,
+and good enough to optimise with."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from botorch.acquisition.logei import qLogExpectedImprovement
+from botorch.generation.sampling import MaxPosteriorSampling
+from botorch.optim import optimize_acqf
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
+
+import deepwishart
+from deepwishart import DeepKernelRegressor
+from deepwishart.botorch import DeepKernelModel, MixturePosterior
+from deepwishart.likelihoods import Likelihood
+
+UNIT = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+
+
+def forrester(x: Tensor) -> Tensor:
+    """Upside down; its maximum is 6.0207 at 0.7572 (Forrester, Sobester and Keane, 2008)."""
+    return -((6 * x - 2) ** 2) * torch.sin(12 * x - 4)
+
+
+def fitted(**changes) -> tuple[DeepKernelRegressor, Tensor, Tensor]:
+    X = torch.linspace(0, 1, 7, dtype=torch.float64)[:, None]
+    y = torch.cat([forrester(X), 100 + X], dim=1)
+    options = {"width": 3, "max_iter": 60, "n_predict_samples": 6, "random_state": 0} | changes
+    return DeepKernelRegressor(**options).fit(X, y), X, y
+
+
+@pytest.fixture(scope="module")
+def regressor() -> DeepKernelRegressor:
+    """Of two outcomes."""
+    return fitted()[0]
+
+
+@pytest.fixture(scope="module")
+def model(regressor) -> DeepKernelModel:
+    return DeepKernelModel(regressor, num_samples=6, seed=regressor.seed_)
+
+
+def candidates(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.rand(*shape, 1, generator=generator, dtype=torch.float64)
+
+
+def test_moments_are_those_of_the_regressor(regressor, model):
+    X = candidates(9)
+    mean, std = regressor.predict(X, return_std=True)
+    found = model.posterior(X[:, None], observation_noise=True)  # batches of one
+    np.testing.assert_allclose(found.mean[:, 0].detach(), mean, rtol=1e-10)
+    np.testing.assert_allclose(found.variance[:, 0].sqrt().detach(), std, rtol=1e-8)
+    assert model.num_outputs == 2 and model.batch_shape == ()
+    without = model.posterior(X[:, None]).variance
+    noise = (
+        regressor.model_.likelihood.noise * torch.as_tensor(regressor._scaled.targets.scale) ** 2
+    )
+    torch.testing.assert_close(found.variance - without, noise.expand(9, 1, 2), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
+@pytest.mark.parametrize("output", ["collapsed", "inducing"])
+def test_draws_are_differentiable(process, output):
+    made, _, _ = fitted(process=process, output=output, max_iter=2, n_inducing=5)
+    model = DeepKernelModel(made, num_samples=3)
+    for X in (candidates(2, 1), candidates(2, 2)):
+        noise = torch.randn(4, 1, *X.shape[1:-1], 2, dtype=torch.float64)
+
+        def draw(X: Tensor, noise: Tensor = noise) -> Tensor:
+            return model.posterior(X).rsample_from_base_samples(torch.Size([4]), noise)
+
+        assert torch.autograd.gradcheck(draw, X.requires_grad_(), atol=1e-4)
+
+
+def test_a_batch_does_not_depend_on_its_company(model):
+    X = candidates(2, 3, 2)
+    noise = torch.randn(5, 1, 1, 2, 2, dtype=torch.float64)
+    together = model.posterior(X).rsample_from_base_samples(torch.Size([5]), noise)
+    assert together.shape == (5, 2, 3, 2, 2)
+    alone = model.posterior(X[1, 2]).rsample_from_base_samples(torch.Size([5]), noise[:, 0, 0])
+    torch.testing.assert_close(together[:, 1, 2], alone, rtol=1e-8, atol=1e-8)
+
+
+def test_candidates_of_a_batch_are_drawn_jointly(model):
+    """Two of them at one place have one value, up to jitter; marginals are the same as alone."""
+    X = torch.tensor([[0.35], [0.35 + 1e-9], [0.9]], dtype=torch.float64)
+    torch.manual_seed(0)
+    posterior = model.posterior(X)
+    drawn = posterior.rsample(torch.Size([4000]))[..., 0].detach()
+    spread = drawn.std(0)
+    assert (drawn[:, 0] - drawn[:, 1]).std() < 0.05 * spread[0]
+    assert (drawn[:, 0] - drawn[:, 2]).std() > 0.5 * spread[0]
+    torch.testing.assert_close(drawn.mean(0), posterior.mean[:, 0].detach(), atol=0.1, rtol=0)
+    torch.testing.assert_close(spread.square(), posterior.variance[:, 0].detach(), rtol=0.1, atol=0)
+
+
+def test_at_depth_one_joint_and_single_candidates_have_the_same_moments():
+    made, _, _ = fitted(depth=1, max_iter=20)
+    model = DeepKernelModel(made, num_samples=2)
+    X = candidates(5)
+    jointly, alone = model.posterior(X), model.posterior(X[:, None])
+    torch.testing.assert_close(jointly.mean, alone.mean[:, 0])
+    prior = torch.as_tensor(made._scaled.targets.scale) ** 2
+    difference = (jointly.variance - alone.variance[:, 0]).abs() / prior
+    assert difference.max() < 1e-5 * made.model_.output.kernel.square(X).max()  # jitter
+
+
+def test_outcomes_can_be_chosen(model):
+    X = candidates(4, 2)
+    both, second = model.posterior(X), model.posterior(X, output_indices=[1])
+    torch.testing.assert_close(second.mean, both.mean[..., 1:])
+    torch.testing.assert_close(second.variance, both.variance[..., 1:])
+    first = model.posterior(X, posterior_transform=lambda posterior, X: posterior.mean[..., 0])
+    torch.testing.assert_close(first, both.mean[..., 0])
+
+
+def test_every_component_has_its_turn():
+    means, roots = torch.arange(3.0)[:, None, None], torch.zeros(3, 1, 1, 1)
+    posterior = MixturePosterior(means, roots)
+    drawn = posterior.rsample_from_base_samples(torch.Size([2, 3]), torch.zeros(2, 3, 1, 1))
+    assert drawn.flatten().tolist() == [0, 1, 2, 0, 1, 2]
+    torch.manual_seed(0)
+    assert posterior.sample(torch.Size([50])).unique().tolist() == [0, 1, 2]
+    assert posterior.rsample().shape == (1, 1)
+
+
+# BoTorch says so when a line search fails at one of its starts, and begins again elsewhere.
+@pytest.mark.filterwarnings("ignore:Optimization failed")
+def test_optimises_a_known_function():
+    torch.manual_seed(0)
+    X = torch.linspace(0, 1, 4, dtype=torch.float64)[:, None]
+    y = forrester(X)
+    assert y.max() < 3.1
+    regressor = DeepKernelRegressor(width=3, max_iter=150, random_state=0)
+    for q in (1, 1, 1, 2):
+        model = DeepKernelModel(regressor.fit(X, y), num_samples=32)
+        acquisition = qLogExpectedImprovement(model, best_f=y.max())
+        found, _ = optimize_acqf(
+            acquisition, UNIT, q=q, num_restarts=3, raw_samples=24, options={"maxiter": 20}
+        )
+        X, y = torch.cat([X, found]), torch.cat([y, forrester(found)])
+    assert y.max() > 6.0
+    thompson = MaxPosteriorSampling(model, replacement=False)
+    chosen = thompson(torch.linspace(0, 1, 51, dtype=torch.float64)[:, None], num_samples=4)
+    assert ((chosen - 0.757).abs() < 0.06).all() and len(chosen.unique()) == 4
+
+
+def test_what_it_is_not_for(regressor, model):
+    with pytest.raises(NotFittedError):
+        DeepKernelModel(DeepKernelRegressor())
+    with pytest.raises(ValueError, match=r"\(..., q, 1\), got \(3, 2\)"):
+        model.posterior(torch.zeros(3, 2))
+    with pytest.raises(TypeError, match="True or False"):
+        model.posterior(torch.zeros(3, 1), observation_noise=torch.ones(3, 1))
+
+    class Other(Likelihood):
+        def distribution(self, latents):
+            raise NotImplementedError
+
+    changed, _, _ = fitted(max_iter=1, n_inducing=3)
+    changed.model_.likelihood = Other(num_outputs=2)
+    with pytest.raises(TypeError, match="The regressor has Other targets"):
+        DeepKernelModel(changed)
+
+
+def test_without_botorch_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "botorch.models.model", None)
+    monkeypatch.delitem(sys.modules, "deepwishart.botorch")
+    with pytest.raises(ImportError, match=r"pip install 'deepwishart\[botorch\]'"):
+        importlib.import_module("deepwishart.botorch")
+
+
+def test_nothing_else_imports_it():
+    package = Path(deepwishart.__file__).parent
+    importing = r"(?m)^ *(from|import) (deepwishart\.)?(botorch|skpro)\b"
+    found = {p.name for p in package.rglob("*.py") if re.search(importing, p.read_text("utf-8"))}
+    assert found == {"botorch.py", "skpro.py"}

@@ -1,0 +1,106 @@
+"""Deep models that start from a single layer."""
+
+import copy
+
+import pytest
+import torch
+
+import deepwishart as dw
+from deepwishart.likelihoods import StudentT
+from deepwishart.objectives import elbo
+from deepwishart.training import CheckpointStore, Protocol, start_from_shallow, train
+from deepwishart.training.shallow import _start_pseudo
+
+
+def data(rows=40, features=3):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(rows, features, generator=generator, dtype=torch.float64)
+    return X, (2 * X[:, :1]).sin() + 0.1 * X[:, 1:2]
+
+
+def bound(model, X, y, samples=200):
+    generator = torch.Generator().manual_seed(1)
+    return elbo(model, X, y, num_data=len(X), num_samples=samples, generator=generator).item()
+
+
+@pytest.mark.parametrize("process", ["dwp", "dgp", "diwp"])
+@pytest.mark.parametrize("output", ["collapsed", "inducing"])
+def test_start_is_better_than_that_of_build_or_undone(process, output):
+    X, y = data()
+    model = dw.build(process, X, y, depth=2, num_inducing=15, output=output)
+    before, kept = bound(model, X, y), copy.deepcopy(model.state_dict())
+    started = start_from_shallow(model, X, y)
+    assert bound(model, X, y) > before or not started
+    assert started or all(torch.equal(kept[n], v) for n, v in model.state_dict().items())
+    assert started or output == "inducing"
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_hidden_features_give_the_kernel_of_the_single_layer(width):
+    X, y = data()
+    model = dw.build("dgp", X, y, depth=2, width=width, num_inducing=15, output="collapsed")
+    single = dw.build("dgp", X, y, depth=1, num_inducing=15, output="collapsed")
+    start_from_shallow(model, X, y, steps=100)
+    protocol = Protocol(100, 1e-1, 1e-3, "flat", 0, num_samples=1, betas=(0.9, 0.99))
+    train(single, X, y, protocol)
+    features = model.layers[0].pseudo.targets
+    found = model.output.kernel.square(features)
+    wanted = single.output.kernel.square(single.first_inducing())
+    torch.testing.assert_close(model.inducing_inputs, single.inducing_inputs)
+    assert model.likelihood.noise >= single.likelihood.noise
+    if width >= 3:  # a smaller width keeps the principal directions only
+        torch.testing.assert_close(found, wanted, rtol=0, atol=2e-2 * wanted.max().item())
+        return
+    assert (found - wanted).abs().max() > 1e-3 * wanted.max()
+
+
+def test_pseudo_observations_are_the_best_ones():
+    X, y = data(300)
+    collapsed = dw.build("dwp", X, y, depth=1, num_inducing=15, output="collapsed", jitter=1e-6)
+    model = dw.build("dwp", X, y, depth=1, num_inducing=15, jitter=1e-6)
+    collapsed.likelihood.log_noise.data.fill_(-3.0)
+    model.likelihood.log_noise.data.fill_(-3.0)
+    with torch.no_grad():
+        _start_pseudo(model.output, collapsed, X, y)
+    assert bound(model, X, y, 1) == pytest.approx(bound(collapsed, X, y, 1), abs=1e-3)
+
+
+def test_other_models_are_left_alone():
+    X, y = data()
+    models = [
+        dw.build("dwp", X, y, depth=1, num_inducing=5),
+        dw.build("dwp", X, y, depth=3, num_inducing=5),
+        dw.build("dsvi", X, y, depth=2, num_inducing=5),
+        dw.build("dwp", X, y, depth=2, num_inducing=5, kernel="arc_cosine1"),
+        dw.build("dwp", X, y, depth=2, num_inducing=5, likelihood=StudentT()),
+    ]
+    for model in models:
+        before = copy.deepcopy(model.state_dict())
+        assert not start_from_shallow(model, X, y)
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def test_training_starts_there_once(tmp_path):
+    X, y = data()
+    protocol = Protocol(6, 1e-2, 1e-3, "flat", 2, num_samples=2, shallow_steps=20)
+
+    def start():
+        return dw.build("dwp", X, y, depth=2, num_inducing=8, output="collapsed")
+
+    whole = start()
+    history = train(whole, X, y, protocol)
+    assert history.elbo[0] > train(start(), X, y, protocol.replace(shallow_steps=0)).elbo[0]
+
+    parts = start()
+    store = CheckpointStore(tmp_path, every_steps=3)
+    train(parts, X, y, protocol, checkpoints=store, should_stop=lambda h: len(h) == 3)
+    again = start()
+    train(again, X, y, protocol, checkpoints=store, resume=True)
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
+
+    learned = copy.deepcopy(whole.state_dict())
+    train(whole, X, y, protocol.replace(max_iter=1, learning_rate=1e-9), history=history)
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(value, learned[name], rtol=1e-6, atol=1e-6)
