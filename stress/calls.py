@@ -25,6 +25,7 @@ __all__ = ["SUITE"]
 
 _OBJECTS = ("model", "regressor", "history", "checkpoints", "progress", "should_stop", "optimiser")
 _KINDS = (ValueError, TypeError, OSError, MemoryError, ArithmeticError, training.TrainingError)
+_LIBRARIES = ("/sklearn/", "numpy/random/")
 _PATHS = ("pathlib.py", "<frozen posixpath>", "<frozen genericpath>", "<frozen os>")
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
@@ -215,7 +216,7 @@ def _check_error(error: Exception, what: str) -> None:
     file, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
     purpose = linecache.getline(file, line).lstrip().startswith("raise")
     ours = "/deepwishart/" in file and purpose
-    theirs = "/sklearn/" in file or file.endswith(_PATHS)
+    theirs = file.endswith(_PATHS) or any(part in file for part in _LIBRARIES)
     memory = isinstance(error, MemoryError) or "allocate memory" in str(error)
     if memory or (isinstance(error, _KINDS) and (ours or theirs) and str(error)):
         return

@@ -114,6 +114,8 @@ def _explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"There is not enough memory: {error}"
+    if isinstance(error, FloatingPointError):
+        return str(error)
     linalg = sys.modules.get("deepwishart.linalg")  # torch is not to be imported for this
     if linalg is not None and isinstance(error, linalg.CholeskyError):
         return f"The model cannot be evaluated: {error}"

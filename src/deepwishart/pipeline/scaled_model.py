@@ -173,10 +173,17 @@ class RescaledPredictive:
         return self.standardised.discrete
 
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both moments from one pass over the components."""
+        """Both moments from one pass over the components; ``FloatingPointError`` if they are none,
+        as those of a damaged model may be."""
         mean, variance = (self._table(each) for each in self.standardised.mean_and_variance())
-        spread = np.sqrt(variance) * self.scaling.scale
-        return self._shape(self.scaling.inverse(mean)), self._shape(spread)
+        mean, spread = self.scaling.inverse(mean), np.sqrt(variance) * self.scaling.scale
+        good = (np.isfinite(mean) & ~np.isnan(spread)).all(1)
+        if not good.all():
+            raise FloatingPointError(
+                f"The prediction for row {int(good.argmin())} of X is no finite number. Check the "
+                "units of that row; if every row is like this, train again."
+            )
+        return self._shape(mean), self._shape(spread)
 
     def log_prob(self, y: Any, *, by_column: bool = False) -> np.ndarray:
         """Log density of each row's targets in original units, ``(N,)``, or of each column by
