@@ -183,7 +183,10 @@ def test_a_collapsed_output(process):
         ({"inducing_inputs": torch.zeros(0, 3)}, "inducing_inputs must have shape"),
         ({"output": "colapsed"}, "Did you mean 'collapsed'"),
         ({"output": "collapsed", "likelihood": Counts()}, "Counts needs output='inducing'"),
-        ({"likelihood": Counts(2)}, "y has 1 columns, but Counts is for 2; build it with"),
+        (
+            {"likelihood": Counts(2)},
+            "y has 1 columns, but Counts is for 2 targets: set its num_outputs",
+        ),
         ({"likelihood": "gaussian"}, "likelihood must be a likelihoods.Likelihood, got str"),
         ({"process": ["dwp", "dgp"]}, "or a sequence of hidden layers; got str, str in it"),
         ({"process": [ready("dwp")], "width": 3}, "Ready layers have their widths"),

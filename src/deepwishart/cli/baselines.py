@@ -33,7 +33,7 @@ def score_linear(regressor: DeepKernelRegressor, train: Rows, test: Rows) -> Sco
 def score_baselines(regressor: DeepKernelRegressor, train: Rows, test: Rows) -> dict[str, Scores]:
     """A linear model and, unless the model is one, a Gaussian process: the model with one layer."""
     found = {"linear": score_linear(regressor, train, test)}
-    if regressor.depth != 1:
+    if regressor.model_.depth != 1:
         plain: Any = clone(regressor).set_params(depth=1, checkpoint_dir=None, verbose=0)
         plain.fit(train[0], train[1][:, 0] if regressor._single_column else train[1])
         found["gp"] = score(plain.predict_distribution(test[0]), test[1])

@@ -49,12 +49,21 @@ def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="A few steps only, to see that everything works.")
     ] = False,
+    classification: Annotated[
+        bool,
+        typer.Option("--classification", help="Tell benign from malignant tumours instead."),
+    ] = False,
 ) -> None:
     """Fit a deep Wishart process to a Swiss roll, beside a linear model, a GP and a deep GP.
 
     Needs no network. Prints scores on held-out rows and writes one HTML page with pictures of
     training, predictions, calibration and learned Gram matrices.
     """
+    out.mkdir(parents=True, exist_ok=True)  # better to fail before training than after it
+    if classification:
+        from deepwishart.cli.class_demo import run_class_demo
+
+        return run_class_demo(out, quick=quick)
     from rich.console import Console
     from rich.table import Column, Table
     from sklearn.datasets import make_swiss_roll
@@ -67,7 +76,6 @@ def demo(
     rows, inducing, steps, samples = (60, 20, 10, 20) if quick else (400, 50, 1000, 100)
     settings: dict[str, Any] = {"depth": 3, "n_inducing": inducing, "max_iter": steps}
     settings |= {"n_predict_samples": samples, "random_state": 0, "verbose": 1}
-    out.mkdir(parents=True, exist_ok=True)  # better to fail before training than after it
     console = Console(highlight=False)
     X, y = make_swiss_roll(rows + 1000, noise=0.3, random_state=0)
     train, test = (X[:rows], y[:rows]), (X[rows:], y[rows:])

@@ -28,12 +28,18 @@ from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.scores import check_report
-from deepwishart.estimators import DeepKernelRegressor, RescaledPredictive
+from deepwishart.estimators import (
+    DeepKernelClassifier,
+    DeepKernelEstimator,
+    DeepKernelRegressor,
+    RescaledPredictive,
+)
 from deepwishart.estimators.record import check_record, from_record, to_record
 from deepwishart.estimators.schema import is_count, require
 from deepwishart.models.posterior import Posterior
 from deepwishart.models.prior import Prior
 from deepwishart.persistence import ModelFileError, read_model, write_model
+from deepwishart.pipeline import ClassPredictive
 from deepwishart.predict import Predictive
 from deepwishart.tables import Column, TableEncoder
 
@@ -44,22 +50,24 @@ __all__ = ["ModelDirectory", "SavedModel"]
 class SavedModel:
     """A model with what is needed to read tables for it."""
 
-    regressor: DeepKernelRegressor
+    regressor: DeepKernelEstimator
     encoder: TableEncoder
     targets: list[str]
     fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
 
     def predict_distribution(self, inputs: pl.DataFrame) -> Any:
-        """The regressor's prediction for encoded rows."""
+        """The model's prediction for encoded rows."""
         named = hasattr(self.regressor, "feature_names_in_")
         return self.regressor.predict_distribution(inputs if named else inputs.to_numpy())
 
-    def prior_distribution(self, inputs: pl.DataFrame) -> RescaledPredictive:
+    def prior_distribution(self, inputs: pl.DataFrame) -> RescaledPredictive | ClassPredictive:
         """What the model expects of rows before it has learned from any."""
         regressor, scaled = self.regressor, self.regressor._scaled
         prior = Prior(scaled.model, int(regressor.n_predict_samples), regressor.seed_)
         X = scaled.tensor(scaled.inputs.forward(inputs.to_numpy()))
         predictive = Predictive(cast(Posterior, prior), X, chunk_rows=len(X))
+        if isinstance(regressor, DeepKernelClassifier):
+            return ClassPredictive(predictive, regressor.classes_)
         return RescaledPredictive(predictive, scaled.targets, regressor._single_column)
 
 
@@ -176,7 +184,9 @@ class ModelDirectory:
                     "with deepwishart fit --resume."
                 ) from None
             raise
-        regressor = from_record(DeepKernelRegressor, tensors, config, history)
+        classes = config.get("estimator") == DeepKernelClassifier.__name__
+        kind = DeepKernelClassifier if classes else DeepKernelRegressor
+        regressor: DeepKernelEstimator = from_record(kind, tensors, config, history)
         if "table" not in config:
             return _without_table(regressor)
         try:
@@ -187,7 +197,7 @@ class ModelDirectory:
             ) from error
 
 
-def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any]) -> SavedModel:
+def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedModel:
     encoder, targets, fit = TableEncoder.from_dict(table["encoder"]), table["targets"], table["fit"]
     names = encoder.feature_names
     known = list(getattr(regressor, "feature_names_in_", ()))
@@ -208,7 +218,7 @@ def _with_table(regressor: DeepKernelRegressor, table: dict[str, Any]) -> SavedM
     return SavedModel(regressor, encoder, targets, fit)
 
 
-def _without_table(regressor: DeepKernelRegressor) -> SavedModel:
+def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
     """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
     names = getattr(regressor, "feature_names_in_", None)
     if names is None:

@@ -21,8 +21,16 @@ from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import note, plain_warnings, printable
 from deepwishart.cli.table_options import opened
+from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.estimators.relevance import Dependence, Relevance, dependence
-from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_targets
+from deepwishart.tables import (
+    Column,
+    Problems,
+    TableEncoder,
+    TableError,
+    read_labels,
+    read_targets,
+)
 from deepwishart.tables.dates import parts_of
 
 __all__ = ["column_groups", "run_explain"]
@@ -89,9 +97,10 @@ def run_explain(
         found = sorted(found, key=lambda one: (-(one.importance or 0.0), one.lengthscale or 0.0))
         shown = columns or [each.name for each in found[:_MOST_CURVES]]
         curves = {name: _curve(saved, X, name) for name in shown}
-    records = list(_dependence_records(curves, saved.targets))
+    outputs = _outputs(saved)
+    records = list(_dependence_records(curves, outputs))
     if out is not None:
-        _write(out, found, curves, records, saved.targets)
+        _write(out, found, curves, records, outputs)
     if as_json:
         facts = {"rows": len(X), "relevance": [each._asdict() for each in found]}
         print(json.dumps({**facts, "dependence": records}, indent=2, allow_nan=False))
@@ -111,9 +120,9 @@ def _rows(
     numbers, y = np.arange(len(table)), None
     if all(target in table.columns for target in saved.targets):
         with problems:
-            y = read_targets(table, saved.targets, saved.encoder.missing)
+            y, classes = _targets(saved, table)
             numbers = np.flatnonzero(~np.isnan(y).any(1))
-            y = y[numbers]
+            y = y[numbers] if classes is None else np.array(classes)[y[numbers].astype(int)]
     else:
         note(f"the table has no {', '.join(saved.targets)}: no importance, lengthscales only")
     X = None
@@ -128,6 +137,21 @@ def _rows(
         note(f"{most:,} rows of {len(X):,}, chosen at random (--rows changes that)")
         X, y = X[chosen], None if y is None else y[chosen]
     return X, y
+
+
+def _targets(saved: SavedModel, table: pl.DataFrame) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Targets as numbers, NaN where one is missing, and the labels of classes."""
+    if isinstance(saved.regressor, DeepKernelClassifier):
+        return read_labels(table, saved.targets[0], saved.encoder.missing)
+    return read_targets(table, saved.targets, saved.encoder.missing), None
+
+
+def _outputs(saved: SavedModel) -> list[str]:
+    """What curves of dependence are about: targets, or probabilities of classes."""
+    if not isinstance(saved.regressor, DeepKernelClassifier):
+        return saved.targets
+    labels = [str(label) for label in saved.regressor.classes_]
+    return [f"P({label})" for label in (labels[1:] if len(labels) == 2 else labels)]
 
 
 def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:

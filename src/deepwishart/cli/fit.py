@@ -40,6 +40,21 @@ _data, _model, _training, _run = (
 )
 
 
+def _count_or_auto(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise typer.BadParameter(f"{text!r} is neither 'auto' nor a whole number of at least 1.")
+    return number
+
+
+_COUNT: dict[str, Any] = {"parser": _count_or_auto, "metavar": "NUMBER|auto"}
+
+
 def fit(
     context: typer.Context,
     data: Annotated[Path, typer.Argument(help=f"Training table: {KINDS}", metavar="TABLE")],
@@ -80,11 +95,15 @@ def fit(
         ),
     ] = 0.1,
     process: Annotated[str, _model(PROCESSES)] = "dwp",
-    depth: Annotated[int, _model("Layers, output layer included.", min=1)] = 2,
+    depth: Annotated[
+        Any,
+        _model("Layers, output layer included; auto: as many as the bound asks for.", **_COUNT),
+    ] = "auto",
     width: Annotated[int | None, _model("Width of hidden layers; number of inputs.", min=1)] = None,
     n_inducing: Annotated[
-        int, _model("Inducing points.", "--num-inducing", "--inducing", min=1)
-    ] = 100,
+        Any,
+        _model("Inducing points; auto: by rows.", "--num-inducing", "--inducing", **_COUNT),
+    ] = "auto",
     kernel: Annotated[str, _model(f"One of {KERNELS}.")] = "squared_exponential",
     output: Annotated[
         str,
@@ -106,9 +125,7 @@ def fit(
     n_samples: Annotated[
         int | None, _training("Posterior samples per step; the protocol's.", "--samples", min=1)
     ] = None,
-    early_stopping: Annotated[
-        bool, _training("Stop when the bound no longer rises.", "--early-stopping")
-    ] = False,
+    early_stopping: Annotated[bool, _training("Stop when the bound no longer rises.")] = True,
     random_state: Annotated[
         int,
         _training(

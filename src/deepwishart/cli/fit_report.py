@@ -13,9 +13,11 @@ from deepwishart import metrics, plots
 from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart._support.pages import make_page, picture, table
+from deepwishart.cli.class_page import CLASS_SCORES, confusion_table, reliability_picture
 from deepwishart.cli.errors import printable
 from deepwishart.cli.explaining import column_groups
-from deepwishart.cli.scores import MODELS, ROWS, show
+from deepwishart.cli.scores import MODELS, rows_of, show
+from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.pipeline import RescaledPredictive
 
 if TYPE_CHECKING:
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["score_table", "write_fit_report"]
 
 _MOST_ROWS = 500  # to deal values out to
-_HIGHER = {"log_likelihood": 1.0, "rmse": -1.0, "crps": -1.0}
+_HIGHER = {
+    **{"log_likelihood": 1.0, "rmse": -1.0, "crps": -1.0},
+    **{"log_loss": -1.0, "accuracy": 1.0, "brier": -1.0},
+}
 
 
 def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) -> None:
@@ -39,7 +44,7 @@ def score_table(scores: dict[str, dict[str, Any]]) -> str:
     """Scores of several models as an HTML table, the best of each row in bold."""
     known = {which: label for which, label in MODELS.items() if which in scores}
     rows, best = [], []
-    for key, label, form in ROWS:
+    for key, label, form in rows_of(scores):
         values = [scores[which][key] for which in known]
         rows.append([label, *(show(value, form) for value in values)])
         numbers = [value["mean"] if isinstance(value, dict) else value for value in values]
@@ -50,7 +55,7 @@ def score_table(scores: dict[str, dict[str, Any]]) -> str:
 
 def _body(saved: SavedModel, split: Split) -> Iterator[str]:
     regressor, fit = saved.regressor, saved.fit
-    X, y = split.test
+    y = split.test[1]
     left_out = (
         f" {fit['left_out']:,} rows without a target were left out." if fit["left_out"] else ""
     )
@@ -58,17 +63,48 @@ def _body(saved: SavedModel, split: Split) -> Iterator[str]:
         f"A model of {regressor.model_.depth} layers ({regressor.process}, {regressor.kernel} "
         f"kernel, {regressor.n_inducing_} inducing points), trained for {regressor.n_iter_:,} "
         f"steps on {fit['rows']:,} rows and {regressor.n_features_in_} inputs, and tested on "
-        f"{len(y):,} rows that it has not seen.{left_out} ELBO {regressor.elbo_:.3f} nats per row, "
-        "in standardised units."
+        f"{len(y):,} rows that it has not seen.{left_out} ELBO {regressor.elbo_:.3f} nats per row"
+        f"{'' if isinstance(regressor, DeepKernelClassifier) else ', in standardised units'}."
     )
-    distribution = regressor.predict_distribution(X)
+    if isinstance(regressor, DeepKernelClassifier):
+        yield from _classes(saved, split)
+    else:
+        yield from _numbers(saved, split)
+    yield from _relevance(saved, split)
+    yield "<h2>Training</h2>"
+    yield picture(
+        plots.training_curves({"model": regressor.history_}),
+        "The objective of every step (thin) and its running mean (thick), and the learned noise."
+        if any(regressor.history_.noise)
+        else "The objective of every step (thin) and its running mean (thick).",
+        "training curves",
+    )
+    yield "<h2>Columns</h2>"
+    rows = [[printable(str(column), 120)] for column in saved.encoder.columns]
+    yield table(["inputs"], rows)
+
+
+def _classes(saved: SavedModel, split: Split) -> Iterator[str]:
+    """Scores, reliability and errors of a classifier."""
+    (target,), (X, y), classifier = saved.targets, split.test, saved.regressor
+    assert isinstance(classifier, DeepKernelClassifier)
+    yield "<h2>Scores</h2>"
+    yield from _scores(saved.fit, target, len(y), CLASS_SCORES)
+    yield reliability_picture(saved.fit["holdout"], printable(target, 60))
+    yield from confusion_table(y[:, 0], classifier.predict(X), classifier.classes_)
+
+
+def _numbers(saved: SavedModel, split: Split) -> Iterator[str]:
+    """Scores and pictures of a regressor, target by target."""
+    fit, (X, y) = saved.fit, split.test
+    distribution = saved.regressor.predict_distribution(X)
     mean, stddev = (part.reshape(len(X), -1) for part in distribution.mean_and_stddev())
     lower, upper = (part.reshape(len(X), -1) for part in distribution.quantile([0.05, 0.95]))
     for index, target in enumerate(saved.targets):
         several = len(saved.targets) > 1
         name = printable(target, 60)
         yield f"<h2>{html.escape(name)}</h2>" if several else "<h2>Scores</h2>"
-        yield from _scores(fit, target, len(y))
+        yield from _scores(fit, target, len(y), _NUMBER_SCORES)
         parts = (part[:, index] for part in (mean, lower, upper, y))
         yield '<div class="pair">'
         yield picture(
@@ -90,19 +126,17 @@ def _body(saved: SavedModel, split: Split) -> Iterator[str]:
             "prediction is something the model has missed.",
             f"residuals of {name}",
         )
-    yield from _relevance(saved, split)
-    yield "<h2>Training</h2>"
-    yield picture(
-        plots.training_curves({"model": regressor.history_}),
-        "The objective of every step (thin) and its running mean (thick), and the learned noise.",
-        "training curves",
-    )
-    yield "<h2>Columns</h2>"
-    rows = [[printable(str(column), 120)] for column in saved.encoder.columns]
-    yield table(["inputs"], rows)
 
 
-def _scores(fit: dict[str, Any], target: str, rows: int) -> Iterator[str]:
+_NUMBER_SCORES = (
+    "Log likelihood is in nats per row, higher is better; RMSE and CRPS are in units of the "
+    "target, lower is better. The constant guess has mean and standard deviation of the "
+    "training rows for every row; the linear model is Bayesian linear regression; the plain GP "
+    "is the same model with one layer. One division of the rows: small differences mean little."
+)
+
+
+def _scores(fit: dict[str, Any], target: str, rows: int, meaning: str) -> Iterator[str]:
     yield _paragraph(f"On {rows:,} rows held out:")
     yield score_table(fit["holdout"]["targets"][target])
     if fit["cv"]:
@@ -111,12 +145,7 @@ def _scores(fit: dict[str, Any], target: str, rows: int) -> Iterator[str]:
             "parts:"
         )
         yield score_table(fit["cv"]["targets"][target])
-    yield _paragraph(
-        "Log likelihood is in nats per row, higher is better; RMSE and CRPS are in units of the "
-        "target, lower is better. The constant guess has mean and standard deviation of the "
-        "training rows for every row; the linear model is Bayesian linear regression; the plain GP "
-        "is the same model with one layer. One division of the rows: small differences mean little."
-    )
+    yield _paragraph(meaning)
 
 
 def _relevance(saved: SavedModel, split: Split) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +15,31 @@ from sklearn.base import clone
 
 import deepwishart
 from deepwishart.cli.baselines import score_baselines, score_linear
+from deepwishart.cli.class_scores import class_report, reliability_tables
 from deepwishart.cli.directory import ModelDirectory, SavedModel
-from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, note, plain_warnings
-from deepwishart.cli.preparation import Split, prepare
+from deepwishart.cli.errors import (
+    FAILURE,
+    INTERRUPTED,
+    CommandError,
+    note,
+    plain_warnings,
+    printable,
+)
+from deepwishart.cli.preparation import Prepared, Split, prepare
 from deepwishart.cli.scores import (
     check_report,
     cross_validation,
     holdout_report,
     report_tables,
 )
-from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.estimators import (
+    DeepKernelClassifier,
+    DeepKernelEstimator,
+    DeepKernelRegressor,
+)
 from deepwishart.estimators.checks import check_parameters
 from deepwishart.linalg import CholeskyError
+from deepwishart.tables.problems import listing
 from deepwishart.training import TrainingError
 
 __all__ = ["Wishes", "run_fit"]
@@ -68,7 +81,7 @@ def run_fit(
     lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
     lists |= {"target": list(settings["target"]), "missing": list(settings["missing"] or ())}
     settings = {**settings, **lists}
-    regressor = DeepKernelRegressor(
+    regressor: DeepKernelEstimator = DeepKernelRegressor(
         **{
             name: value
             for name, value in settings.items()
@@ -78,6 +91,8 @@ def run_fit(
     check_parameters(regressor.get_params(deep=False))
     _check_wishes(wishes, settings["holdout"])
     prepared = prepare(data, settings, quiet=wishes.quiet)
+    if prepared.classes:
+        regressor = _as_classifier(regressor, prepared, settings["target"][0], wishes.quiet)
     split = prepared.hold_out()
     folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
     settings["data"] = prepared.digest
@@ -110,6 +125,23 @@ def run_fit(
         )
 
 
+def _as_classifier(
+    regressor: DeepKernelEstimator, prepared: Prepared, target: str, quiet: bool
+) -> DeepKernelClassifier:
+    """A classifier with the parameters that were chosen, and a word about it."""
+    if not quiet:
+        count, names = len(prepared.classes), listing(prepared.classes, 4)
+        note(f"{printable(target, 60)} names {count} classes ({names}): this is a classifier")
+    known = DeepKernelClassifier().get_params()
+    usual = DeepKernelRegressor().get_params()
+    chosen = {
+        name: value
+        for name, value in regressor.get_params().items()
+        if name in known and value != usual[name]
+    }
+    return DeepKernelClassifier(**chosen)
+
+
 def _check_wishes(wishes: Wishes, holdout: float) -> None:
     """Better to refuse a page before training than after it."""
     if wishes.report is None:
@@ -123,7 +155,7 @@ def _check_wishes(wishes: Wishes, holdout: float) -> None:
 
 
 def _cross_validate(
-    regressor: DeepKernelRegressor, folds: list[Split], directory: ModelDirectory
+    regressor: DeepKernelEstimator, folds: list[Split], directory: ModelDirectory
 ) -> dict[str, Any] | None:
     """Train anew without each part of the rows, and score the part; beside a linear model."""
     reports: list[dict[str, Any]] = []
@@ -138,18 +170,39 @@ def _cross_validate(
                     "cross-validation; the same command with --resume goes on from there",
                     INTERRUPTED,
                 )
-            prediction = model.predict_distribution(fold.test[0])
-            others = {"linear": score_linear(model, fold.train, fold.test)}
-            report = holdout_report(prediction, fold.test[1], directory.settings["target"], others)
-            check_report(report)
+            report = _score(model, fold, directory.settings["target"], linear=True)
         reports.append(report)
     return cross_validation(reports) if reports else None
 
 
-def fit_rows(model: DeepKernelRegressor, X: Any, y: Any) -> None:
+def fit_rows(model: DeepKernelEstimator, X: Any, y: Any) -> None:
     """Fit to encoded rows; one target is a column, several are a table."""
     with plain_warnings(ignore="Training was interrupted"):
         model.fit(X, y[:, 0] if y.shape[1] == 1 else y)
+
+
+def _score(
+    model: DeepKernelEstimator,
+    split: Split,
+    targets: Sequence[str],
+    *,
+    linear: bool = False,
+    plain: bool = False,
+) -> dict[str, Any]:
+    """The report on rows held out, with a linear model and one of one layer if asked for."""
+    with plain_warnings():
+        if isinstance(model, DeepKernelClassifier):
+            compare = {"linear": linear, "plain": plain}
+            report = class_report(model, split.train, split.test, targets[0], **compare)
+        else:
+            assert isinstance(model, DeepKernelRegressor)
+            others = score_baselines(model, split.train, split.test) if plain else {}
+            if linear and not plain:
+                others = {"linear": score_linear(model, split.train, split.test)}
+            prediction = model.predict_distribution(split.test[0])
+            report = holdout_report(prediction, split.test[1], targets, others)
+    check_report(report)
+    return report
 
 
 @contextmanager
@@ -165,21 +218,15 @@ def _training(directory: ModelDirectory) -> Iterator[None]:
 
 
 def _train(
-    regressor: DeepKernelRegressor, split: Split, directory: ModelDirectory, *, compare: bool
+    regressor: DeepKernelEstimator, split: Split, directory: ModelDirectory, *, compare: bool
 ) -> dict[str, Any]:
     """Train; what a person may later want to know of the fit, the hold-out report included."""
     targets, report = directory.settings["target"], None
     with _training(directory):
         fit_rows(regressor, *split.train)
-        X, y = split.test
-        if len(X):
-            interrupted = regressor.history_.stopped_by == "interrupt"
-            others = {}
-            if compare and not interrupted:
-                with plain_warnings():
-                    others = score_baselines(regressor, split.train, split.test)
-            report = holdout_report(regressor.predict_distribution(X), y, targets, others)
-            check_report(report)
+        if len(split.test[0]):
+            compare = compare and regressor.history_.stopped_by != "interrupt"
+            report = _score(regressor, split, targets, linear=compare, plain=compare)
     return {
         "version": deepwishart.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -209,9 +256,12 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
     console = Console(highlight=False)
     console.print(
         f"{regressor.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
-        f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row (standardised)"
+        f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row"
+        f"{'' if isinstance(regressor, DeepKernelClassifier) else ' (standardised)'}"
     )
     for table in (*report_tables(about["cv"]), *report_tables(about["holdout"])):
+        console.print(table)
+    for table in reliability_tables(about["holdout"]):
         console.print(table)
     if out is not None:
         console.print(f"model written to {out}", soft_wrap=True, markup=False)

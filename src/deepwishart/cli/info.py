@@ -36,6 +36,7 @@ def info(
     from rich.markup import escape
     from rich.table import Table
 
+    from deepwishart.cli.class_scores import reliability_tables
     from deepwishart.cli.directory import ModelDirectory
     from deepwishart.cli.scores import report_tables
     from deepwishart.persistence import ModelFileError
@@ -64,18 +65,25 @@ def info(
         console.print(table)
     for table in (*report_tables(facts["cv"]), *report_tables(facts["holdout"])):
         console.print(table)
+    for table in reliability_tables(facts["holdout"]):
+        console.print(table)
 
 
 def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
+    import numpy as np
+
     regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
     settings, history = fit.get("settings", {}), regressor.history_
-    noise: Any = model.likelihood.noise
-    noise = noise.detach().sqrt().cpu().numpy() * regressor._scaled.targets.scale
+    classes = getattr(regressor, "classes_", None)
+    noise: Any = np.zeros(0)
+    if classes is None:
+        noise = model.likelihood.noise
+        noise = noise.detach().sqrt().cpu().numpy() * regressor._scaled.targets.scale
     return {
         "model": {
             "process": regressor.process,
-            "depth": regressor.depth,
+            "depth": model.depth,
             "width": regressor.width or regressor.n_features_in_,
             "inducing": regressor.n_inducing_,
             "kernel": regressor.kernel,
@@ -84,6 +92,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "data": {
             "targets": saved.targets,
+            "classes": None if classes is None else [str(label) for label in classes],
             "inputs": [str(column) for column in saved.encoder.columns],
             "rows": fit.get("rows"),
             "rows without a target": fit.get("left_out"),
@@ -96,16 +105,26 @@ def describe(saved: SavedModel) -> dict[str, Any]:
             "seconds": round(history.seconds[-1], 1) if history.seconds else 0.0,
             "recoveries": len(history.recoveries),
             "ELBO per row": regressor.elbo_,
+            "tried": [_tried(each) for each in history.tried] or None,
             "seed": regressor.random_state,
             "date": fit.get("date"),
             "version": fit.get("version"),
         },
         "feature_names": saved.encoder.feature_names,
         "layers": [_describe_layer(layer) for layer in (*model.layers, model.output)],
-        "noise": dict(zip(saved.targets, noise.tolist(), strict=True)),
+        "noise": dict(zip(saved.targets, noise.tolist(), strict=False)),
         "holdout": fit.get("holdout"),
         "cv": fit.get("cv"),
     }
+
+
+def _tried(each: dict[str, float]) -> str:
+    """A model that was trained before one was kept."""
+    return (
+        f"depth {each['depth']:.0f}, {each['num_inducing']:.0f} inducing points: ELBO "
+        f"{each['elbo']:.3f} ± {each['standard_error']:.3f} after {each['steps']:.0f} steps, "
+        f"{each['seconds']:.1f} s"
+    )
 
 
 def _describe_layer(layer: Any) -> dict[str, Any]:
@@ -144,7 +163,7 @@ def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
     shown = [
         f"standard deviation of {printable(name, 60)}: {plain(value)}" for name, value in noise
     ]
-    return {**lines, "noise": shown}
+    return {**lines, "noise": shown} if shown else lines
 
 
 def _values(name: str, value: Any, features: list[str]) -> str:

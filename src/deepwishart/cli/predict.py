@@ -67,7 +67,8 @@ def predict(
     decimal: Decimal = None,
     encoding: Encoding = None,
 ) -> None:
-    """Predict every row of a table: mean, standard deviation and quantiles, in units of the target.
+    """Predict every row of a table: mean, standard deviation and quantiles, in units of the target,
+    or of a classifier the most probable class and the probability of each.
 
     Columns are found by name, in any order; others are ignored. Rows are read and written in
     batches, so that a table may be larger than memory. With several targets, names of columns
@@ -85,6 +86,8 @@ def predict(
     from deepwishart.cli.directory import ModelDirectory
 
     saved = ModelDirectory(model).load()
+    if quantiles and hasattr(saved.regressor, "classes_"):
+        raise CommandError("--quantiles is for numbers; this model predicts classes.")
     with (
         plain_warnings(),
         opened(data, separator, decimal, encoding) as table,
@@ -100,11 +103,15 @@ def _predict_table(
     import numpy as np
     import polars as pl
 
+    classes = getattr(saved.regressor, "classes_", None)
     names = ["mean", "std", *(f"q{level!r}" for level in quantiles)]
+    if classes is not None:
+        names = [f"p_{label}" for label in classes.tolist()]
     several = len(saved.targets) > 1
     outputs = [f"{each}_{name}" if several else name for each in saved.targets for name in names]
+    written = outputs if classes is None else ["class", *outputs]
     for name in keep:
-        if name in outputs or keep.count(name) > 1:
+        if name in written or keep.count(name) > 1:
             raise CommandError(f"--keep {name}: there would be two columns of that name.")
     row, answered = 1, 0
     batches = table.stream()
@@ -125,9 +132,10 @@ def _predict_table(
                 "finite number. Check the units of that row; if every row is like this, train "
                 "again."
             )
-        yield pl.DataFrame(
-            [batch[name] for name in keep] + [pl.Series(*one) for one in found.items()]
-        )
+        columns = [batch[name] for name in keep]
+        if classes is not None:
+            columns.append(pl.Series("class", classes[parts[:, :, 0].argmax(0)]))
+        yield pl.DataFrame(columns + [pl.Series(*one) for one in found.items()])
         row += len(batch)
     if answered:
         rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
@@ -173,9 +181,12 @@ def _encode(
 
 
 def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:
-    """Mean, standard deviation and quantiles, ``(2 + K, N, D)``."""
+    """Mean, standard deviation and quantiles, ``(2 + K, N, D)``, or probabilities of C classes,
+    ``(C, N, 1)``."""
     import numpy as np
 
+    if hasattr(distribution, "classes"):
+        return distribution.probs.T[:, :, None].copy()
     parts = [*distribution.mean_and_stddev(), *distribution.quantile(list(quantiles))]
     return np.stack([part.reshape(len(part), -1) for part in parts])
 

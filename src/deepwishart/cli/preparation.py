@@ -15,8 +15,16 @@ from deepwishart.cli.errors import note, printable
 from deepwishart.cli.table_options import opened
 from deepwishart.estimators import Standardiser
 from deepwishart.estimators.checks import check_distance
-from deepwishart.tables import Problems, TableEncoder, TableError, read_targets
+from deepwishart.tables import (
+    Problems,
+    TableEncoder,
+    TableError,
+    holds_classes,
+    read_labels,
+    read_targets,
+)
 from deepwishart.tables.columns import MISSING, require_columns
+from deepwishart.tables.problems import quoted
 
 __all__ = ["Prepared", "Rows", "Split", "prepare"]
 
@@ -43,6 +51,7 @@ class Prepared:
         settings: the options about the table.
         digest: of the file's content.
         left_out: number of rows without a target.
+        classes: labels of the classes that ``y`` numbers, if it does.
     """
 
     table: pl.DataFrame
@@ -51,6 +60,7 @@ class Prepared:
     settings: Mapping[str, Any]
     digest: str
     left_out: int
+    classes: tuple[str, ...] = ()
 
     def hold_out(self) -> Split:
         """The division that the options ask for."""
@@ -69,13 +79,19 @@ class Prepared:
             rest = np.setdiff1d(order, part)
             yield self.split(rest, np.sort(part))
 
+    @property
+    def _targets(self) -> list[str]:
+        return self.settings["target"]
+
     def split(self, train: np.ndarray, test: np.ndarray) -> Split:
         """Encode rows; what fills gaps comes from the rows to train on."""
         settings = self.settings
+        if self.classes:
+            train, test = _every_class(train, test, self.y[:, 0])
         encoder = TableEncoder.fit(
             self.table,
             ignore=[*settings["target"], *settings["drop"]],
-            categorical=settings["categorical"],
+            categorical=[name for name in settings["categorical"] if name not in self._targets],
             impute=settings["impute"],
             fill_from=train.tolist(),
             missing=settings["missing"] or MISSING,
@@ -87,6 +103,8 @@ class Prepared:
             raise TableError("Every input column is constant; there is nothing to predict from.")
         for scaled, names, what in ((values, X.columns, "X"), (y, settings["target"], "y")):
             check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
+        if self.classes:
+            y = np.array(self.classes)[y.astype(int)]
         return Split(encoder, (X[train], y[train]), (X[test], y[test]))
 
 
@@ -97,18 +115,22 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
         table, digest = file.read(), file.digest()
     targets, missing = settings["target"], settings["missing"] or MISSING
     problems, y = Problems(), np.zeros((len(table), 0))
+    classes: tuple[str, ...] = ()
     with problems:
         require_columns(
             table, dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
         )
     with problems:
-        y = read_targets(table, targets, missing) if not problems else y
+        if not problems and _is_classification(table, settings, missing):
+            y, classes = read_labels(table, targets[0], missing)
+        elif not problems:
+            y = read_targets(table, targets, missing)
     known: np.ndarray = np.logical_not(np.isnan(y).any(1))
     if not known.any():
         problems.append("No row has a value for every target.")
     numbers = (1 + np.flatnonzero(known)).tolist()
     prepared = Prepared(
-        table.filter(known), numbers, y[known], settings, digest, int((~known).sum())
+        table.filter(known), numbers, y[known], settings, digest, int((~known).sum()), classes
     )
     if problems:
         with problems:
@@ -119,6 +141,30 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     return prepared
 
 
+def _is_classification(
+    table: pl.DataFrame, settings: Mapping[str, Any], missing: Sequence[str]
+) -> bool:
+    """Whether the target is one of classes: text, truth values, or named by --categorical."""
+    named = [name for name in settings["target"] if name in settings["categorical"]]
+    found = [name for name in settings["target"] if holds_classes(table, name, missing)]
+    if len(settings["target"]) == 1:
+        return bool(named or found)
+    if named or found:
+        raise TableError(
+            f"The target {quoted((named or found)[0])} names classes: it has to be the only one. "
+            "Fit a model for each target."
+        )
+    return False
+
+
+def _every_class(
+    train: np.ndarray, test: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same rows, except that those of classes with none to train on are not held out."""
+    needed = ~np.isin(y[test], y[train])
+    return np.sort(np.concatenate([train, test[needed]])), test[~needed]
+
+
 def _try_encoder(prepared: Prepared) -> None:
     """Have the encoder say what it cannot use, also where other columns are missing."""
     present, settings = prepared.table.columns, prepared.settings
@@ -126,7 +172,11 @@ def _try_encoder(prepared: Prepared) -> None:
     TableEncoder.fit(
         prepared.table,
         ignore=ignore,
-        categorical=[name for name in settings["categorical"] if name in present],
+        categorical=[
+            name
+            for name in settings["categorical"]
+            if name in present and name not in settings["target"]
+        ],
         impute=settings["impute"],
         missing=settings["missing"] or MISSING,
         rows=prepared.numbers,

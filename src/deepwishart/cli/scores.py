@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from deepwishart._support.numbers import plain
+from deepwishart.cli.class_scores import reliability_of
 from deepwishart.cli.errors import printable
 from deepwishart.pipeline import RescaledPredictive, score, score_constant
 
@@ -23,9 +24,15 @@ ROWS = (
     ("crps", "CRPS", ""),
     ("coverage90", "inside the 90% interval", ".1%"),
 )
+CLASS_ROWS = (
+    ("log_loss", "log loss", ".3f"),
+    ("accuracy", "accuracy", ".1%"),
+    ("brier", "Brier score", ".3f"),
+)
 # Name in reports, name to show.
 MODELS = {
     "model": "model",
+    "majority": "majority-class guess",
     "constant": "constant guess",
     "linear": "linear model",
     "gp": "plain GP",
@@ -59,7 +66,7 @@ def cross_validation(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for which in models:
             each = {
                 key: [report["targets"][name][which][key] for report in reports]
-                for key, _, _ in ROWS
+                for key, _, _ in rows_of(models)
             }
             targets[name][which] = {
                 key: {
@@ -81,11 +88,18 @@ def check_report(report: Any) -> None:
     What is no report at all raises ``TypeError`` or ``LookupError``.
     """
     for name, scores in report["targets"].items():
-        for guess in ("model", "constant"):
-            for key, label, _ in ROWS:
+        for guess in ("model", "constant" if rows_of(scores) is ROWS else "majority"):
+            for key, label, _ in rows_of(scores):
                 if not math.isfinite(scores[guess][key]):
                     raise FloatingPointError(f"{label} of {name!r} is not finite.")
     format(report["rows"], "d")
+    if "reliability" in report:
+        reliability_of(report)
+
+
+def rows_of(scores: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """The scores that models of numbers, or of classes, have."""
+    return CLASS_ROWS if "log_loss" in scores["model"] else ROWS
 
 
 def show(value: Any, form: str) -> str:
@@ -108,6 +122,6 @@ def report_tables(report: dict[str, Any] | None) -> Iterator[Table]:
         headings = (Column(label, justify="right") for label in known.values())
         title = escape(f"{printable(name, 60)}: {what}")
         table = Table("", *headings, title=title, title_justify="left")
-        for key, label, form in ROWS:
+        for key, label, form in rows_of(scores):
             table.add_row(label, *(show(scores[which][key], form) for which in known))
         yield table

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
@@ -98,6 +99,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         """Targets as numbers, ``(N,)`` or ``(N, D)``; with ``reset``, learn what they are like."""
 
+    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Inputs, and what of them is for the likelihood: ``(N, 1)``, added to latents."""
+        return inputs, None
+
     def _make_likelihood(self) -> Likelihood | None:
         """How ``n_outputs_`` targets arise; Gaussian noise if ``None``. Asked for a new model and
         for a saved one, after what is known of its targets has been read."""
@@ -126,15 +131,17 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         inputs, targets = self._check_training_data(X, y, reset=not continuing)
+        inputs, extra = self._set_apart(inputs)
         table = targets.reshape(len(targets), -1)
         if continuing:
             self._check_same_structure(targets)
             checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
             self.model_.to(resolve_device(self.device))
             earlier = len(self.history_)
-            fitted = self._train(self._scaled, inputs, table, copy.deepcopy(self.history_))
+            data = self._scaled.standardise(inputs, table, extra)
+            fitted = self._train(self._scaled, data, copy.deepcopy(self.history_))
         else:
-            earlier, fitted = 0, self._fit_anew(inputs, table)
+            earlier, fitted = 0, self._fit_anew(inputs, table, extra)
             self._single_column = targets.ndim == 1
         self._scaled, self.history_, self.elbo_ = *fitted[:2], fitted.bound.mean
         self.n_iter_, self.n_inducing_ = len(self.history_), self.model_.num_inducing
@@ -144,7 +151,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         self._remark(earlier)
         return self
 
-    def _fit_anew(self, inputs: np.ndarray, table: np.ndarray) -> Fitted:
+    def _fit_anew(self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None) -> Fitted:
         """Learn how to standardise the data, build models from them and train the one to keep."""
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
@@ -158,13 +165,14 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         options = model_options(self.protocol, rows, output)
         output = options.pop("output")
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
+        options["extra"] = extra
         structure = {name: getattr(self, name) for name in STRUCTURE}
 
         def fit(depth: int, points: int) -> Fitted:
             chosen = {"depth": depth, "n_inducing": points, "output": output}
             self._fitted_structure = {**structure, **chosen}
             scaled = record.build_model(self._fitted_structure, inputs, table, **options)
-            return self._train(scaled, inputs, table, History())
+            return self._train(scaled, scaled.standardise(inputs, table, extra), History())
 
         def points(depth: int) -> int:
             if not isinstance(self.n_inducing, str):
@@ -209,21 +217,20 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 file=sys.stderr,
             )
 
-    def _train(
-        self, scaled: ScaledModel, inputs: np.ndarray, table: np.ndarray, history: History
-    ) -> Fitted:
+    def _train(self, scaled: ScaledModel, data: tuple[Tensor, Tensor], history: History) -> Fitted:
         """Train as the parameters say; a model that continues has annealed already."""
-        model, data = scaled.model, scaled.standardise(inputs, table)
+        model = scaled.model
         kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
         protocol = adjust_protocol(
             self.protocol,
-            len(inputs),
+            len(data[0]),
             max_iter=self.max_iter,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             kl_anneal=kl_anneal,
             num_samples=self.n_samples,
             output=self._fitted_structure["output"],
+            num_inducing=model.num_inducing,
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
@@ -307,8 +314,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         X = checks.check_numeric(X)
         inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
+        inputs, offset = self._set_apart(inputs)
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
-        return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_)
+        return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_, offset)
 
     # ---- disk -------------------------------------------------------------------------------
 

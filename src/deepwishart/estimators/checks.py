@@ -15,6 +15,14 @@ from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart._support.machine import resolve_device
 from deepwishart.layers.wishart import POSTERIORS
+from deepwishart.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
@@ -35,10 +43,18 @@ _NAMES = {
     "posterior": POSTERIORS,
     "kernel": kernels.names(),
 }
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "gaussian": Gaussian,
+    "heteroscedastic": HeteroscedasticGaussian,
+    "student_t": StudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+}
 # Finiteness has a better message here; one memory layout makes results independent of it.
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
 _LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
+_LARGEST_COUNT = 1e15  # in double precision, larger numbers are not all there
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
@@ -58,6 +74,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if not (name == "kernel" and isinstance(value, kernels.Kernel)):
             check_choice(name, value, choices)
+    likelihood = parameters.get("likelihood", "gaussian")
+    if not isinstance(likelihood, Likelihood):
+        check_choice("likelihood", likelihood, LIKELIHOODS)
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
@@ -119,6 +138,23 @@ def check_targets(y: Any) -> np.ndarray:
             "it by a constant first."
         )
     return values
+
+
+def check_counts(values: np.ndarray, names: list[str] | None) -> None:
+    """Refuse targets that are no counts, naming column and row."""
+    table = values.reshape(len(values), -1)
+    for bad, what in (
+        (table < 0, "negative"),
+        (table != np.floor(table), "no whole number"),
+        (table > _LARGEST_COUNT, f"beyond {_LARGEST_COUNT:g}"),
+    ):
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise ValueError(
+                f"{_label(column, names, 'y')} has {table[row, column]:g} in row {row}, which is "
+                f"{what}: likelihoods 'poisson' and 'negative_binomial' are for counts. Use "
+                "'gaussian', 'heteroscedastic' or 'student_t' for measurements."
+            )
 
 
 def check_finite(values: np.ndarray, names: list[str] | None, what: str = "X") -> None:

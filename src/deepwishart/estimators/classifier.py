@@ -49,6 +49,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
     (40, 2)
     """
 
+    depth: int | str = 2
     n_samples: int | None = 3
     max_iter: int | None = 500
     class_weight: Mapping[Any, float] | str | None = None
@@ -92,9 +93,11 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
                 "A fit requires y to be passed, but the target y is None: call fit(X, y)."
             )
         labels = column_or_1d(y, warn=True)
+        classes = _distinct(labels)
         check_classification_targets(labels)
         if reset:
-            self.classes_ = _distinct(labels)
+            self.classes_ = classes
+            _refuse_one(classes)
         numbers = number_classes(labels, self.classes_)
         if reset:
             self._weights = _class_weights(self.class_weight, self.classes_, labels)
@@ -129,22 +132,29 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
 
 
 def _distinct(labels: np.ndarray) -> np.ndarray:
-    """The labels without repetition, sorted, and at least two."""
+    """The labels without repetition, sorted."""
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError(
+            "Input y contains NaN or infinity, which are no labels. Drop those rows first."
+        )
     try:
-        classes = np.unique(labels)
+        return np.unique(labels)
     except TypeError:
         kinds = sorted({type(label).__name__ for label in labels})
         raise ValueError(
             f"y mixes labels of the types {', '.join(kinds)}, which have no order. Drop rows with "
             "missing labels, and make the others all numbers or all text."
         ) from None
+
+
+def _refuse_one(classes: np.ndarray) -> None:
     if not len(classes):
         raise ValueError("Found array y with 0 sample(s); a classifier needs rows to learn from.")
     if len(classes) < 2:
         raise ValueError(
-            f"y has one class only, {classes[0]!r}: a classifier needs at least two to tell apart."
+            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs at least two to "
+            "tell apart."
         )
-    return classes
 
 
 def _class_weights(

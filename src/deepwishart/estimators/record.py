@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks
 from deepwishart.estimators.schema import check_config, check_conformity, check_history
 from deepwishart.kernels import Kernel
+from deepwishart.likelihoods import Likelihood
 from deepwishart.persistence import ModelFileError
 from deepwishart.pipeline import ScaledModel, Standardiser
 from deepwishart.training import History, Protocol
@@ -161,9 +162,10 @@ def from_record(
         # A model of the right shapes; it keeps as many inducing points as there are distinct rows.
         rows = regressor.n_inducing_
         X = np.arange(rows)[:, None] * np.ones(config["num_features"])
-        y = np.zeros((rows, config["num_outputs"]))
-        structure = {**config["structure"], "n_inducing": rows}
-        model = build_model(structure, X, y, likelihood=regressor._make_likelihood()).model
+        likelihood = regressor._make_likelihood()
+        columns = regressor.n_outputs_ if likelihood is None else likelihood.num_columns
+        structure, y = {**config["structure"], "n_inducing": rows}, np.zeros((rows, columns))
+        model = build_model(structure, X, y, likelihood=likelihood).model
         model.load_tensors(tensors)
         model.to(resolve_device(regressor.device))
     except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -197,14 +199,20 @@ def _check_kind(kind: type[Estimator], config: dict[str, Any]) -> None:
     )
 
 
+def refuse_object(name: str, value: Any) -> NoReturn:
+    """Raise :class:`~deepwishart.persistence.ModelFileError`: code is not saved."""
+    known = "deepwishart.kernels.names()" if name == "kernel" else "the documentation"
+    raise ModelFileError(
+        f"An estimator with {name}={type(value).__name__}(...), an object, cannot be saved: "
+        f"rebuilding it would mean to run code from the file. Use a {name}'s name from {known}, or "
+        "pickle the estimator."
+    )
+
+
 def _plain(name: str, value: Any) -> Any:
     """A constructor parameter as JSON can hold it."""
-    if isinstance(value, Kernel):
-        raise ModelFileError(
-            f"A regressor with kernel={type(value).__name__}(...), an object, cannot be saved: "
-            "rebuilding it would mean to run code from the file. Use a kernel's name from "
-            "deepwishart.kernels.names(), or pickle the regressor."
-        )
+    if isinstance(value, Kernel | Likelihood):
+        refuse_object(name, value)
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # what it decided is in the seed
     if isinstance(value, Protocol):

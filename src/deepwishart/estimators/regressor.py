@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +11,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from deepwishart._support.arguments import number
-from deepwishart.estimators import checks
+from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.conformal import conformal_quantile
+from deepwishart.likelihoods import Likelihood
+from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.pipeline import RescaledPredictive
 
 __all__ = ["DeepKernelRegressor"]
@@ -61,6 +63,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             ``random_state``) started again then resumes where it was cut off.
         verbose: 0 is silent; from 1 on, progress and remarks go to the terminal.
         jitter: relative jitter on kernel matrices; ``None``: the dtype's default.
+        likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
+            ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
+            ``"poisson"`` or ``"negative_binomial"`` (counts, which are not standardised), or a
+            :class:`deepwishart.likelihoods.Likelihood` to copy. All but the first need
+            ``output="inducing"``, which ``"auto"`` chooses.
+        exposure: for counts, the column of ``X`` (its name or number) with the time, area or
+            population that was counted over; counts are proportional to it, and it is no input.
 
     Attributes:
         model_: the trained :class:`deepwishart.DeepKernelProcess`, in standardised units.
@@ -80,6 +89,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     >>> bool(regressor.score(X, y) > 0.9), mean.shape, std.shape
     (True, (40,), (40,))
     """
+
+    likelihood: str | Likelihood = "gaussian"
+    exposure: str | int | None = None
+    _exposure_column: int | None = field(init=False)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean, and with ``return_std`` the standard deviation, noise included.
@@ -105,7 +118,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         deviation with the factor :math:`q` that would have covered the rows given to
         :meth:`calibrate`. If those and the rows of ``X`` are exchangeable, the interval covers a
         new target with probability ``coverage`` or more, on average over rows, whatever the model
-        is worth.
+        is worth. Intervals of counts have whole numbers as ends, which belong to them.
 
         Args:
             X: inputs.
@@ -123,7 +136,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             )
             mean, std = distribution.mean_and_stddev()
             reach = conformal_quantile(self.conformity_scores_, coverage) * std
-            return mean - reach, mean + reach
+            lower, upper = mean - reach, mean + reach
+            if distribution.discrete:
+                lower, upper = np.ceil(lower).clip(min=0.0), np.floor(upper)
+            return lower, upper
         tail = 0.5 * (1.0 - coverage)
         lower, upper = distribution.quantile([tail, 1.0 - tail])
         return lower, upper
@@ -155,9 +171,92 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         return np.moveaxis(found, 0, -1) if np.ndim(quantiles) else found
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
-        """Log predictive density of each row's targets, in units of ``y``, ``(N,)``."""
-        distribution = self.predict_distribution(X)
-        return distribution.log_prob(checks.check_targets(y))
+        """Log predictive density of each row's targets, in units of ``y``, ``(N,)``; the log
+        probability of counts."""
+        return self.predict_distribution(X).log_prob(self._check_targets(y, reset=False))
+
+    # ---- targets ----------------------------------------------------------------------------
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
-        return checks.check_targets(y)
+        targets = checks.check_targets(y)
+        if reset:
+            self._fitted_likelihood, self._exposure_column = self.likelihood, None
+        if _counts(self._fitted_likelihood):
+            checks.check_counts(targets, checks.column_names(y))
+        return targets
+
+    def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = super()._check_training_data(X, y, reset)
+        if reset:
+            self._exposure_column = self._find_exposure()
+        return inputs, targets
+
+    def _check_same_structure(self, targets: np.ndarray) -> None:
+        super()._check_same_structure(targets)
+        fitted, now = self._fitted_likelihood, self.likelihood
+        if now is not fitted and now != fitted:
+            raise ValueError(
+                f"warm_start=True continues the present model, whose likelihood is {fitted!r}; it "
+                f"cannot become {now!r}. Set warm_start=False to start a new model."
+            )
+
+    def _find_exposure(self) -> int | None:
+        """The number of the exposure's column."""
+        # Of an object, it is known whether it takes exposures; those named here take both.
+        takes = getattr(self.likelihood, "exposure", _counts(self.likelihood))
+        if self.exposure is None:
+            if takes and not isinstance(self.likelihood, str):
+                raise ValueError("The likelihood has exposure=True: say in which column it is.")
+            return None
+        if not takes:
+            raise ValueError(
+                f"exposure={self.exposure!r} is for counts: use it with likelihood='poisson' or "
+                "'negative_binomial', or with one of these objects that has exposure=True."
+            )
+        names = self._names() or []
+        if self.exposure in names:
+            return names.index(str(self.exposure))
+        if isinstance(self.exposure, str) or not 0 <= self.exposure < self.n_features_in_:
+            raise ValueError(
+                f"exposure={self.exposure!r} is no column of X, which has {self.n_features_in_}"
+                f"{': ' + ', '.join(names[:10]) if names else ' without names'}."
+            )
+        return int(self.exposure)
+
+    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        column = self._exposure_column
+        if column is None:
+            return inputs, None
+        exposures = inputs[:, [column]]
+        if not (exposures > 0).all():
+            row = int((exposures <= 0).argmax())
+            raise ValueError(
+                f"Exposures must be positive, but row {row} has {exposures[row, 0]:g}. Drop rows "
+                "over which nothing was counted."
+            )
+        inputs = inputs.copy()
+        inputs[:, column] = 0.0  # a constant, of which the model makes nothing
+        return inputs, np.log(exposures)
+
+    def _make_likelihood(self) -> Likelihood:
+        kind = self._fitted_likelihood
+        if isinstance(kind, Likelihood):
+            return kind
+        if _counts(kind):
+            counts: Any = checks.LIKELIHOODS[kind]
+            return counts(self.n_outputs_, exposure=self._exposure_column is not None)
+        return checks.LIKELIHOODS[kind](self.n_outputs_)
+
+    def _describe_targets(self) -> dict[str, Any]:
+        if isinstance(self._fitted_likelihood, Likelihood):
+            record.refuse_object("likelihood", self._fitted_likelihood)
+        return {"likelihood": self._fitted_likelihood, "exposure": self._exposure_column}
+
+    def _recall_targets(self, config: dict[str, Any]) -> None:
+        self._fitted_likelihood = config.get("likelihood", "gaussian")  # the only one before 0.3
+        self._exposure_column = config.get("exposure")
+
+
+def _counts(likelihood: str | Likelihood) -> bool:
+    kind = checks.LIKELIHOODS[likelihood] if isinstance(likelihood, str) else type(likelihood)
+    return issubclass(kind, CountLikelihood)

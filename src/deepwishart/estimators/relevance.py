@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from deepwishart.likelihoods import ClassLikelihood
+
 if TYPE_CHECKING:
     from deepwishart.estimators.base import DeepKernelEstimator
 
@@ -127,8 +129,13 @@ def dependence(
     inputs = scaled.tensor(scaled.inputs.forward(rows.reshape(-1, X.shape[1])))
     generator = torch.Generator(scaled.model.device).manual_seed(estimator.seed_)
     drawn = scaled.model.sample_functions(inputs, num_functions, generator).functions
-    expected = scaled.model.likelihood.distribution(drawn).mean.detach().cpu().double().numpy()
-    curves = scaled.targets.inverse(expected.reshape(num_functions, *shape, -1).mean(2))
+    law: Any = scaled.model.likelihood.distribution(drawn)
+    # Classes have no mean but probabilities; of two, that of the second.
+    expected = law.probs if isinstance(scaled.model.likelihood, ClassLikelihood) else law.mean
+    expected = expected.detach().cpu().double().numpy()
+    curves = expected.reshape(num_functions, *shape, -1).mean(2)
+    if curves.shape[-1] == len(scaled.targets.scale):
+        curves = scaled.targets.inverse(curves)
     lower, upper = np.quantile(curves, [0.05, 0.95], axis=0)
     return Dependence(curves.mean(0), lower, upper)
 

@@ -43,8 +43,15 @@ _POINTS = (
     "inducing_inputs",
     "layers.0.whitened.inputs",
     "output.whitened.inputs",
+    "output.parts.0.whitened.inputs",
     "output.inducing_inputs",
 )
+# A parameter of each likelihood that has one value for every target.
+_BY_TARGET = {
+    **dict.fromkeys(("gaussian", "heteroscedastic"), "log_noise"),
+    **dict.fromkeys(("poisson", "negative_binomial"), "log_rate"),
+    "student_t": "log_scale",
+}
 _ROWS = ("training_inputs", "training_targets")
 _MOST = 2**31
 # Elements of the features that a model is built from: more than any stored tensor, but not memory
@@ -168,10 +175,17 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     if "classes" in config:
         _check_classes(config, tensors.get("likelihood.offset"))
         return
-    outputs = tensors.get("likelihood.log_noise")
+    kind, exposure = config.get("likelihood", "gaussian"), config.get("exposure")
+    require(isinstance(kind, str) and kind in _BY_TARGET, f"Unknown likelihood {kind!r:.40}")
+    outputs = tensors.get(f"likelihood.{_BY_TARGET[kind]}")
     require(
         outputs is not None and outputs.numel() == config["num_outputs"],
         "num_outputs is not that of the likelihood",
+    )
+    require(
+        exposure is None
+        or (_BY_TARGET[kind] == "log_rate" and is_count(exposure, 0, config["num_features"] - 1)),
+        "exposure is no column",
     )
 
 

@@ -104,8 +104,8 @@ class Counts(Distribution):
 
 
 def _nearly_normal_tail(a: np.ndarray, mean: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """:math:`P(Y \\ge \\text{size})`, from the cube root of an F variable being nearly normal (Wilson
-    & Hilferty, Paulson): an error below 1e-4, many times faster than incomplete functions."""
+    r""":math:`P(Y \ge s)`, from the cube root of an F variable being nearly normal (Wilson &
+    Hilferty, Paulson): an error below 1e-4, many times faster than incomplete functions."""
     root = np.cbrt(mean / size)
     z = root * (1.0 - a / 9.0) - 1.0 + 1.0 / (9.0 * size)
     return np.asarray(special.ndtr(z / np.sqrt(1.0 / (9.0 * size) + root**2 * a / 9.0)))

@@ -3,85 +3,28 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from deepwishart import kernels, linalg
+from deepwishart import linalg
 from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
-from deepwishart.layers import (
-    CollapsedOutputLayer,
-    DoublyStochasticLayer,
-    DoublyStochasticOutputLayer,
-    GlobalInducingLayer,
-    GPOutputLayer,
-    Inducing,
-    InverseWishartLayer,
-    Layer,
-    OutputLayer,
-    StackedOutputLayer,
-    WishartLayer,
-)
+from deepwishart.layers import DoublyStochasticLayer, Layer
 from deepwishart.likelihoods import Gaussian, Likelihood
-from deepwishart.models.initialise import (
-    linear_map,
-    nearest_rows,
-    select_inducing,
-    starting_features,
-)
+from deepwishart.models.initialise import nearest_rows, select_inducing
+from deepwishart.models.plan import OUTPUTS, PROCESSES, Plan, make_output, start_layers
 from deepwishart.models.process import DeepKernelProcess
 
 __all__ = ["OUTPUTS", "PROCESSES", "build"]
 
-OUTPUTS = ("inducing", "collapsed")
 # Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
 _COLLAPSED_JITTER = 1e-8
-_START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Everything a process needs to make its layers."""
-
-    inducing_inputs: Tensor
-    num_rows: int
-    widths: Sequence[int]
-    kernels: Sequence[str | Kernel]
-    mixing: float
-    posterior: str
-    jitter: float
-    output_jitter: float
-    linear_mean: bool
-    generator: torch.Generator
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inducing_inputs.dtype
-
-    @property
-    def num_inducing(self) -> int:
-        return self.inducing_inputs.shape[0]
-
-    def start_noise(self, index: int) -> float:
-        r"""Noise :math:`\lambda`, relative to the prior variance, with which the start of a layer
-        counts as observed: :math:`P \nu` entries, each at
-        :math:`\tfrac12 \log(1 + 1/\lambda)`, then cost about :data:`_START_COST` nats per row.
-        Where rows are many, next to none."""
-        entries = self.num_inducing * self.widths[index]
-        return 1.0 / math.expm1(min(2.0 * _START_COST * self.num_rows / entries, 100.0))
-
-    def make_kernel(self, index: int) -> Kernel:
-        """ARD in the first layer, where features exist; isotropic after it."""
-        features = self.inducing_inputs.shape[1] if index == 0 else None
-        return kernels.make(self.kernels[index], num_features=features, dtype=self.dtype)
 
 
 def build(
@@ -163,7 +106,7 @@ def build(
         latents = likelihood.initial_latents(y)[nearest_rows(points, X)]
     plain_jitter = linalg.default_jitter(dtype) if jitter is None else number("jitter", jitter)
     precise = jitter is None and output == "collapsed" and dtype == torch.float64
-    plan = _Plan(
+    plan = Plan(
         inducing_inputs=points,
         num_rows=len(X),
         widths=_per_layer("width", _check_widths(width, layers, X.shape[1]), depth - 1),
@@ -179,11 +122,11 @@ def build(
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
     own = [isinstance(layer, DoublyStochasticLayer) for layer in layers] or [name == "dsvi"]
-    start = _start(layers, plan, X)
+    start = start_layers(layers, plan, X)
     model = DeepKernelProcess(
         name,
         layers,
-        _make_output(
+        make_output(
             output,
             plan,
             latents.split(likelihood.latent_groups, dim=-1),
@@ -197,117 +140,6 @@ def build(
     ).to(device)
     model.remember(X, y)
     return model
-
-
-def _start(layers: Sequence[Layer], plan: _Plan, X: Tensor) -> Inducing:
-    """Let every hidden layer start close to passing its inputs on."""
-    num_features = plan.inducing_inputs.shape[1]
-    first, rows = plan.inducing_inputs / num_features**0.5, X / num_features**0.5
-    inducing: Inducing = first
-    for layer, width in zip(layers, plan.widths, strict=True):
-        weights = getattr(layer, "mean_weights", None)
-        if isinstance(weights, Tensor) and isinstance(inducing, Tensor):
-            features = inducing @ weights
-        else:
-            features = starting_features(first, width, plan.generator, rows)
-        try:
-            inducing = layer.start_from(inducing, features)
-        except RuntimeError as error:
-            raise ValueError(
-                f"{layer.name} cannot start from {len(first)} inducing points with {num_features} "
-                f"features, at {width} columns of its own: {error}"
-            ) from error
-    return inducing
-
-
-def _make_output(
-    output: str,
-    plan: _Plan,
-    latents: Sequence[Tensor],
-    precision: float,
-    points: Inducing | None,
-) -> OutputLayer:
-    """The output layer, of one part for each group of ``latents``; ``points`` are the inducing
-    points of one that has its own."""
-    own = points if isinstance(points, Tensor) else None
-    parts: list[OutputLayer] = []
-    for start in latents:
-        kernel = plan.make_kernel(len(plan.kernels) - 1)
-        if output == "collapsed":
-            return CollapsedOutputLayer(
-                kernel, start.shape[1], inducing_inputs=own, jitter=plan.output_jitter
-            )
-        if own is None:
-            parts.append(GPOutputLayer(kernel, start, precision=precision, jitter=plan.jitter))
-        else:
-            parts.append(
-                DoublyStochasticOutputLayer(
-                    kernel, own, start, precision=precision, jitter=plan.jitter
-                )
-            )
-    return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
-
-
-def _wishart(plan: _Plan, index: int) -> Layer:
-    return WishartLayer(
-        plan.make_kernel(index),
-        plan.widths[index],
-        plan.num_inducing,
-        generator=plan.generator,
-        initial_mixing=plan.mixing,
-        start_noise=max(0.03, plan.start_noise(index)),
-        posterior=plan.posterior,
-        name=f"layer {index + 1}",
-        jitter=plan.jitter,
-        dtype=plan.dtype,
-    )
-
-
-def _global_inducing(plan: _Plan, index: int) -> Layer:
-    return GlobalInducingLayer(
-        plan.make_kernel(index),
-        torch.zeros(plan.num_inducing, plan.widths[index], dtype=plan.dtype),
-        precision=1.0 / max(0.01, plan.start_noise(index)),
-        name=f"layer {index + 1}",
-        jitter=plan.jitter,
-    )
-
-
-def _doubly_stochastic(plan: _Plan, index: int) -> Layer:
-    inputs = plan.inducing_inputs / plan.inducing_inputs.shape[1] ** 0.5
-    if index > 0:
-        inputs = torch.zeros(plan.num_inducing, plan.widths[index - 1], dtype=plan.dtype)
-    weights = linear_map(inputs, plan.widths[index]) if plan.linear_mean else None
-    noise = plan.start_noise(index)
-    return DoublyStochasticLayer(
-        plan.make_kernel(index),
-        inputs,
-        plan.widths[index],
-        mean_weights=weights,
-        initial_root=max(1e-2, (noise / (1.0 + noise)) ** 0.5),
-        start_noise=max(1e-2, noise),
-        name=f"layer {index + 1}",
-        jitter=plan.jitter,
-    )
-
-
-def _inverse_wishart(plan: _Plan, index: int) -> Layer:
-    return InverseWishartLayer(
-        plan.make_kernel(index),
-        plan.num_inducing,
-        generator=plan.generator,
-        name=f"layer {index + 1}",
-        jitter=plan.jitter,
-        dtype=plan.dtype,
-    )
-
-
-PROCESSES: dict[str, Callable[[_Plan, int], Layer]] = {
-    "dwp": _wishart,
-    "dgp": _global_inducing,
-    "dsvi": _doubly_stochastic,
-    "diwp": _inverse_wishart,
-}
 
 
 def _several(value: T | Sequence[T]) -> Sequence[T]:

@@ -12,6 +12,7 @@ experiments and the demonstration::
 """
 
 from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
+from deepwishart.pipeline.class_scores import Reliability, reliability, score_classes
 from deepwishart.pipeline.evaluation import (
     Bound,
     estimate_elbo,
@@ -33,6 +34,7 @@ __all__ = [
     "Bound",
     "ClassPredictive",
     "Fitted",
+    "Reliability",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
@@ -42,8 +44,10 @@ __all__ = [
     "inducing_points",
     "model_options",
     "number_classes",
+    "reliability",
     "run_training",
     "score",
+    "score_classes",
     "score_constant",
     "score_gaussian",
     "search_depth",

@@ -112,8 +112,9 @@ class RescaledPredictive:
 
     .. math:: p(y) = \frac1S \sum_s \prod_d \mathcal N(y_d; \mu_d + c_d m_{sd}, c_d^2 s_{sd}^2),
 
-    and likewise under any other; counts are as they are. Means, quantiles and samples are scaled, log densities lose :math:`\sum_d \log c_d`. Results
-    are double-precision NumPy arrays ``(N, D)``, or ``(N,)`` when ``squeeze``.
+    and likewise under any other; counts are as they are. Means, quantiles and samples are scaled,
+    log densities lose :math:`\sum_d \log c_d`. Results are double-precision NumPy arrays
+    ``(N, D)``, or ``(N,)`` when ``squeeze``.
 
     Args:
         predictive: prediction in standardised units.

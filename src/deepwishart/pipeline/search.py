@@ -18,7 +18,7 @@ DEEPEST = 5  # as far as the paper goes
 FEWEST = 100
 ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
 _SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
-_DEEP_WORK = 1e7  # and of hidden layers, of which many samples are drawn
+_DEEP_WORK = 2e7  # and of hidden layers, of which many samples are drawn
 _WORTH = 0.02  # per row, what few inducing points may cost a deeper model
 
 
@@ -46,11 +46,11 @@ def inducing_points(num_rows: int, depth: int, collapsed: bool = True) -> int:
     r"""The number P of inducing points that pays, at a cost of about :math:`P^2 N` per step.
 
     A single integrated layer has all rows up to 1,500, when it is the exact Gaussian process, and
-    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 1e7. There
+    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 2e7. There
     are at least 100, as far as there are rows; and no more where the output layer is learned.
 
     >>> [inducing_points(1_000, depth) for depth in (1, 2)], inducing_points(300, 2)
-    ([1000, 100], 182)
+    ([1000, 141], 258)
     """
     if depth == 1 and collapsed and num_rows <= ALL_ROWS:
         return num_rows

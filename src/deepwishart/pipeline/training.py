@@ -25,7 +25,7 @@ from deepwishart.training import (
 __all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
 
 COLLAPSED_ROWS = 10_000
-_ROW_SAMPLES = 20_000  # rows times samples of a step on all rows
+_WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
 _PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
 
 
@@ -56,6 +56,7 @@ def adjust_protocol(
     kl_anneal: int | None = None,
     num_samples: int | None = None,
     output: str = "inducing",
+    num_inducing: int = 100,
 ) -> Protocol:
     """A protocol for ``num_rows`` rows with some of its numbers changed.
 
@@ -69,9 +70,10 @@ def adjust_protocol(
         learning_rate: first learning rate.
         batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
         kl_anneal: steps over which the Kullback--Leibler term fades in.
-        num_samples: posterior samples per step. A named protocol on all rows of a large data set
-            takes fewer than its own, since rows make up for samples.
+        num_samples: posterior samples per step. A named protocol on all rows of a large data set,
+            or with many inducing points, takes fewer than its own, since these make up for samples.
         output: the model's output layer; ``"collapsed"`` needs all rows at every step.
+        num_inducing: the model's inducing points.
 
     >>> adjust_protocol("paper", 300, max_iter=2000).kl_anneal
     100
@@ -81,7 +83,8 @@ def adjust_protocol(
     if output == "collapsed":
         base, batch_size = base.replace(batch_size=None), None
         if isinstance(protocol, str):  # fewer samples of more rows: about as much work per step
-            changes["num_samples"] = min(base.num_samples, max(2, _ROW_SAMPLES // num_rows))
+            affordable = int(_WORK / (num_rows * max(num_inducing, 1) ** 2))
+            changes["num_samples"] = min(base.num_samples, max(2, affordable))
     if max_iter is not None:
         anneal = round(base.kl_anneal * max_iter / base.max_iter)
         changes |= {"max_iter": max_iter, "kl_anneal": anneal}

@@ -10,6 +10,7 @@ from deepwishart.plots.gram_matrices import gram_matrices, layer_grams
 from deepwishart.plots.posteriors import compare_posteriors, posterior
 from deepwishart.plots.predictions import predictions
 from deepwishart.plots.relevance import partial_dependence, relevance
+from deepwishart.plots.reliability import reliability
 from deepwishart.plots.residuals import against_truth, residuals
 from deepwishart.plots.training_curves import training_curves
 
@@ -23,6 +24,7 @@ __all__ = [
     "posterior",
     "predictions",
     "relevance",
+    "reliability",
     "residuals",
     "training_curves",
 ]

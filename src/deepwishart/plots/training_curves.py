@@ -30,8 +30,9 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
     >>> [axes.get_ylabel() for axes in figure.axes]
     ['ELBO (nats per row)', 'noise (standardised units)']
     """
-    figure = new_figure(9.0, 3.7)
-    bound, noise = figure.subplots(1, 2)
+    most = max(max(history.noise, default=0.0) for history in histories.values())
+    figure = new_figure(9.0 if most else 5.5, 3.7)
+    bound, *rest = figure.subplots(1, 2 if most else 1, squeeze=False)[0]
     first_bounds = [_first_bound(history) for history in histories.values()]
     for start, (name, colour) in zip(first_bounds, colours(histories), strict=True):
         history = histories[name]
@@ -39,12 +40,15 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
         steps, bounds = history.step[start:], History(elbo=history.elbo[start:])
         bound.plot(steps, bounds.elbo, color=colour, linewidth=0.5, alpha=0.3)
         bound.plot(steps, bounds.elbo_smoothed(width), color=colour, label=name)
-        noise.plot(history.step, history.noise, color=colour, label=name)
+        for noise in rest:
+            noise.plot(history.step, history.noise, color=colour, label=name)
     _frame(bound, list(histories.values()), first_bounds)
     tidy(bound, title="Evidence lower bound", xlabel="training step", ylabel="ELBO (nats per row)")
-    tidy(noise, title="Learned noise", xlabel="training step", ylabel="noise (standardised units)")
-    noise.set_ylim(0.0, 1.1 * max(max(history.noise) for history in histories.values()))
-    for axes in (bound, noise):
+    for noise in rest:
+        labels = {"xlabel": "training step", "ylabel": "noise (standardised units)"}
+        tidy(noise, title="Learned noise", **labels)
+        noise.set_ylim(0.0, 1.1 * most)
+    for axes in (bound, *rest):
         axes.margins(x=0.01)
     legend_below(figure, bound.get_legend_handles_labels()[0])
     return figure

@@ -3,6 +3,7 @@
 from deepwishart.tables.columns import Column, read_targets
 from deepwishart.tables.dialect import Dialect
 from deepwishart.tables.encoder import TableEncoder
+from deepwishart.tables.labels import holds_classes, read_labels
 from deepwishart.tables.problems import Problems, TableError
 from deepwishart.tables.reading import TableFile, open_table, read_table, stream_table
 
@@ -13,7 +14,9 @@ __all__ = [
     "TableEncoder",
     "TableError",
     "TableFile",
+    "holds_classes",
     "open_table",
+    "read_labels",
     "read_table",
     "read_targets",
     "stream_table",
