@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import platform
 import shutil
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from stress.pool import answers
@@ -48,9 +50,10 @@ def _work(options: argparse.Namespace) -> Iterable[tuple[str, Iterable[int], flo
         kind, _, number = options.only.partition(":")
         return [(kind, [int(number)], float("inf"))]
     counts = {kind: getattr(options, kind) for kind in KINDS if getattr(options, kind) is not None}
+    seconds = options.minutes * 60 / len(counts or KINDS)
     if counts:
-        return [(kind, range(count), float("inf")) for kind, count in counts.items()]
-    return [(kind, itertools.count(), options.minutes * 60 / len(KINDS)) for kind in KINDS]
+        return [(kind, range(count), seconds) for kind, count in counts.items()]
+    return [(kind, itertools.count(), seconds) for kind in KINDS]
 
 
 def _try(kind: str, seed: int, folder: Path, numbers: Iterable[int], seconds: float) -> int:
@@ -58,11 +61,13 @@ def _try(kind: str, seed: int, folder: Path, numbers: Iterable[int], seconds: fl
     ends: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     answer = {}
-    for number, answer in answers(kind, seed, folder, numbers, seconds):
-        ends[answer.get("ended", "FAILED")] += 1
-        counts.update(answer.get("counts", {}))
-        if "failed" in answer:
-            print(f"FAILED --seed {seed} --only {kind}:{number}: {answer['failed']}", flush=True)
+    with suppress(KeyboardInterrupt):  # what was found so far
+        for number, answer in answers(kind, seed, folder, numbers, seconds):
+            ends[answer.get("ended", "FAILED")] += 1
+            counts.update(answer.get("counts", {}))
+            if "failed" in answer:
+                case = f"--seed {seed} --only {kind}:{number}"
+                print(f"FAILED {case}: {answer['failed']}", flush=True)
     done = sum(ends.values())
     shown = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
     print(f"{done} {KINDS[kind]}: {shown}", flush=True)
@@ -77,7 +82,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--minutes", type=float, default=10.0, help="for all kinds, where no numbers are given"
+        "--minutes", type=float, default=math.inf, help="stop then; kinds share it equally"
     )
     for kind, what in KINDS.items():
         parser.add_argument(f"--{kind}", type=int, metavar="N", help=f"number of {what}")

@@ -17,7 +17,7 @@ from safetensors.torch import load, save
 from stress.cases import Failed, Outcome
 from stress.command import check_predictions, command, judge
 from stress.damage import damage_bytes
-from stress.tables import ENCODINGS, TINY, base_table
+from stress.tables import ENCODINGS, base_table, fit
 
 __all__ = ["SUITE"]
 
@@ -28,6 +28,7 @@ BASES = {
     "dgp": ["--process", "dgp", "--output", "inducing"],
     "dsvi": ["--process", "dsvi", "--output", "inducing", "--depth", "1"],
     "diwp": ["--process", "diwp", "--kernel", "matern32"],
+    "classes": ["--depth", "1"],
 }
 ODD = (
     *(None, True, False, -1, 0, 1, 2, 3, 17, 20_000, 2**31, 2**63, 2**70, 10**400, -(10**400)),
@@ -73,8 +74,8 @@ class Models:
             folder.mkdir(parents=True)
             base_table().write_csv(self.table)
             for name, options in BASES.items():
-                arguments = ["--target", "price", "--out", self.models[name], *TINY, *options]
-                if (ended := command("fit", self.table, *arguments)).code:
+                target = "colour" if name == "classes" else "price"
+                if (ended := fit(self.table, target, self.models[name], *options)).code:
                     raise Failed(ended.err)
         self.expected = {name: self._predict(path).out for name, path in self.models.items()}
 
@@ -85,13 +86,13 @@ class Models:
         shutil.copytree(self.models[name], copy)
         what, sealed = rng.choice(DAMAGES)(copy / "regressor", rng)
         how = rng.choice((self._check_predict,) * 3 + (_check_info, _check_load))
-        ended = how(copy, None if sealed else self.expected[name])
+        ended = how(copy, name, None if sealed else self.expected[name])
         return Outcome(f"{name}: {what}", ended)
 
     def _predict(self, path: Path) -> Any:
         return command("predict", path, self.table)
 
-    def _check_predict(self, path: Path, expected: str | None) -> str:
+    def _check_predict(self, path: Path, name: str, expected: str | None) -> str:
         """Whatever it predicts is finite, and what it did before, unless it was resealed."""
         ended = self._predict(path)
         if judge(ended) == "accepted":
@@ -104,7 +105,7 @@ class Models:
 SUITE = Models
 
 
-def _check_info(path: Path, expected: str | None) -> str:
+def _check_info(path: Path, name: str, expected: str | None) -> str:
     ended, as_json = command("info", path), command("info", path, "--json")
     if judge(ended) != judge(as_json):
         raise Failed(f"info and info --json differ: {ended.err} {as_json.err}")
@@ -117,22 +118,24 @@ def _no_constant(text: str) -> None:
     raise Failed(f"{text} in the JSON of info")
 
 
-def _check_load(path: Path, expected: str | None) -> str:
+def _check_load(path: Path, name: str, expected: str | None) -> str:
     """From Python: the model file's own error, or a model that predicts numbers."""
-    from deepwishart import DeepKernelRegressor
+    from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
     from deepwishart.persistence import ModelFileError
 
+    kind: Any = DeepKernelClassifier if name == "classes" else DeepKernelRegressor
     try:
-        regressor = DeepKernelRegressor.load(path / "regressor")
+        regressor = kind.load(path / "regressor")
     except (ModelFileError, OSError):
         return "refused"
     X = np.zeros((3, regressor.n_features_in_))
     try:
         X = X if not hasattr(regressor, "feature_names_in_") else _frame(X, regressor)
-        mean, std = regressor.predict(X, return_std=True)
+        ask = regressor.predict_proba if name == "classes" else regressor.predict
+        answer = ask(X)
     except (ValueError, ArithmeticError):
         return "refused"
-    if not np.isfinite(mean).all() or np.isnan(std).any():
+    if not np.isfinite(answer).all():
         raise Failed("predictions that are no numbers, and no error")
     return "accepted"
 

@@ -13,14 +13,15 @@ import numpy as np
 import polars as pl
 
 from stress.cases import Failed, Outcome
-from stress.command import check_predictions, command, judge
+from stress.command import Ended, check_predictions, command, judge
 from stress.damage import damage_bytes
 
-__all__ = ["SUITE", "base_columns", "base_table"]
+__all__ = ["SUITE", "base_columns", "base_table", "fit"]
 
 TINY = ["--inducing", "3", "--samples", "1", "--max-iter", "2", "--quiet"]
 _WRITERS = {".csv": ",", ".tsv": "\t", ".parquet": ""}
 _TARGET = "price"
+TARGETS = (_TARGET, _TARGET, "colour")  # numbers, and classes
 CELLS = (
     *("", " ", "NA", "n/a", "?", "null", "nan", "inf", "-inf", "Infinity", "1e308", "-1e308"),
     *("1e309", "1e-320", "9" * 400, "-" + "9" * 30, "0x10", "1,5", "1_000", "1 000", "$5", "5%"),
@@ -68,23 +69,26 @@ class Tables:
     """Tables for a model to be fitted to, or for a fitted one to predict."""
 
     def __init__(self, folder: Path) -> None:
-        self.model = folder / "model"
-        if not self.model.exists():
+        self.models = {target: folder / target for target in TARGETS}
+        if not folder.exists():
             folder.mkdir(parents=True)
             base_table().write_csv(folder / "base.csv")
-            _fit(folder / "base.csv", self.model, must=True)
+            for target, model in self.models.items():
+                if (ended := fit(folder / "base.csv", target, model)).code:
+                    raise Failed(ended.err)
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One table, fitted or predicted for."""
         what, path = make_table(rng, folder)
+        target = rng.choice(TARGETS)
         if rng.random() < 0.6:
-            ended = command("predict", self.model, path)
+            ended = command("predict", self.models[target], path)
             if judge(ended) == "accepted":
                 check_predictions(ended.out)
             return Outcome(f"{path.suffix}: {what}", judge(ended))
         options = ["--impute", "median"] if rng.random() < 0.3 else []
         options += ["--holdout", rng.choice(("0", "0.2"))]
-        if _fit(path, folder / "out", *options):
+        if judge(fit(path, target, folder / "out", *options)) == "accepted":
             again = command("predict", folder / "out", path)
             if judge(again) == "refused":
                 raise Failed(f"{what}: no predictions for the table of the fit: {again.err}")
@@ -96,11 +100,9 @@ class Tables:
 SUITE = Tables
 
 
-def _fit(path: Path, out: Path, *options: str, must: bool = False) -> bool:
-    ended = command("fit", path, "--target", _TARGET, "--out", out, *TINY, *options)
-    if must and ended.code:
-        raise Failed(ended.err)
-    return judge(ended) == "accepted"
+def fit(path: Path, target: str, out: Path, *options: str) -> Ended:
+    """A model that is fitted in no time."""
+    return command("fit", path, "--target", target, "--out", out, *TINY, *options)
 
 
 def make_table(rng: random.Random, folder: Path) -> tuple[str, Path]:
