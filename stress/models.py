@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import random
@@ -25,7 +26,7 @@ FILES = ("config.json", "history.json", "model.safetensors")
 BASES = {
     "dwp": ["--depth", "3", "--width", "2"],
     "dwp-inducing": ["--output", "inducing", "--dtype", "float32"],
-    "dgp": ["--process", "dgp", "--output", "inducing"],
+    "dgp": ["--process", "dgp", "--output", "inducing", "--cv", "2"],
     "dsvi": ["--process", "dsvi", "--output", "inducing", "--depth", "1"],
     "diwp": ["--process", "diwp", "--kernel", "matern32"],
     "classes": ["--depth", "1"],
@@ -82,11 +83,11 @@ class Models:
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One damaged directory, read in one of the ways there are."""
         name = rng.choice(tuple(BASES))
-        copy = folder / "model"
-        shutil.copytree(self.models[name], copy)
-        what, sealed = rng.choice(DAMAGES)(copy / "regressor", rng)
+        model = folder / "model"
+        shutil.copytree(self.models[name], model)
+        what, sealed = rng.choice(DAMAGES)(model / "regressor", rng)
         how = rng.choice((self._check_predict,) * 3 + (_check_info, _check_load))
-        ended = how(copy, name, None if sealed else self.expected[name])
+        ended = how(model, name, None if sealed else self.expected[name])
         return Outcome(f"{name}: {what}", ended)
 
     def _predict(self, path: Path) -> Any:
@@ -341,4 +342,4 @@ def _replace(document: Any, path: tuple[Any, ...], value: Any) -> None:
     if value is DELETED:
         del document[path[-1]]
     else:
-        document[path[-1]] = value
+        document[path[-1]] = copy.deepcopy(value)  # or a list could get into itself

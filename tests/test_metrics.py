@@ -218,6 +218,7 @@ def test_what_cannot_be_scored():
         (y, one, [math.nan, 1.0], "y has NaN"),
         ([1.0, 2.0, 3.0], one, y, r"mean has shape \(3,\) and stddev \(2,\)"),
         (["a", "b"], one, y, "mean must hold real numbers"),
+        ([1e308, -1e308], [1e308, 1e308], [-1e308, 1e308], "too large to be scored"),
         (torch.ones(2).to_sparse(), one, y, "mean must be an ordinary tensor"),
     ):
         with pytest.raises(ValueError, match=message):

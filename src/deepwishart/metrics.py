@@ -221,7 +221,10 @@ def _map(
         done += mean.shape[1]
     if done != table.shape[0]:
         raise ValueError(f"y has {table.shape[0]} rows, but the prediction has {done}.")
-    return np.concatenate(parts)
+    values = np.concatenate(parts)
+    if np.isnan(values).any():
+        raise ValueError("The numbers are too large to be scored. Divide them by a constant first.")
+    return values
 
 
 def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -258,12 +258,19 @@ def test_a_seed_that_is_none(value, model):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("rows", [1.0]), ("rows", 0), ("date", 3), ("run", {})]
+    ("name", "value"),
+    [
+        ("rows", [1.0]),
+        ("left_out", [2]),
+        ("date", 3),
+        ("run", {}),
+        ("cv", {"rows": 3, "targets": {"y": {"model": {}}}}),
+    ],
 )
 def test_odd_facts_about_the_fit(name, value, model):
     folder = model / "regressor"
     document = json.loads((folder / "config.json").read_text())
     document["content"]["table"]["fit"][name] = value
     reseal(folder, document)
-    with pytest.raises(ModelFileError, match=r"its (number of rows|date|run) is"):
+    with pytest.raises(ModelFileError, match=r"its (number of \w+|date|run) is|its table"):
         ModelDirectory(model).load()

@@ -27,7 +27,7 @@ import polars as pl
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.scores import check_report
+from deepwishart.cli.scores import check_report, report_tables
 from deepwishart.estimators import (
     DeepKernelClassifier,
     DeepKernelEstimator,
@@ -210,11 +210,14 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
     )
     require(isinstance(fit, dict), "how it was fitted is no object")
     require(isinstance(fit.get("settings", {}), dict), "its settings are no object")
-    require(fit.get("rows") is None or is_count(fit["rows"]), "its number of rows is none")
+    for name in ("rows", "left_out"):
+        require(fit.get(name) is None or is_count(fit[name], 0), f"its number of {name} is none")
     for name in ("version", "date", "run"):
         require(isinstance(fit.get(name), str | None), f"its {name} is no text")
     if fit.get("holdout") is not None:
         check_report(fit["holdout"])
+    for name in ("holdout", "cv"):
+        list(report_tables(fit.get(name)))  # whatever cannot be shown raises
     return SavedModel(regressor, encoder, targets, fit)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
+_SCREENFUL = 20
 
 
 class CommandError(Exception):
@@ -69,12 +70,13 @@ class FriendlyGroup(TyperGroup):
 
 
 def _lines(message: str, problems: Sequence[str]) -> list[str]:
-    """One line, or where there are several problems one for each."""
+    """One line, or where there are several problems one for each, up to a screenful."""
     if len(problems) < 2:
         return [message]
     first = message.partition("(1) ")[0].rstrip()
-    numbered = (f"({number}) {problem}" for number, problem in enumerate(problems, start=1))
-    return [first, *numbered]
+    shown = [f"({number}) {problem}" for number, problem in enumerate(problems, start=1)]
+    more = [f"... and {len(shown) - _SCREENFUL} more."] if len(shown) > _SCREENFUL else []
+    return [first, *shown[:_SCREENFUL], *more]
 
 
 def printable(text: str, most: int = 2000) -> str:
