@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import json
 import random
 from collections.abc import Callable
 from decimal import Decimal
@@ -90,7 +91,7 @@ class Tables:
         options += ["--holdout", rng.choice(("0", "0.2"))]
         if judge(fit(path, target, folder / "out", *options)) == "accepted":
             again = command("predict", folder / "out", path)
-            if judge(again) == "refused":
+            if judge(again) == "refused" and not _left_out(folder / "out"):
                 raise Failed(f"{what}: no predictions for the table of the fit: {again.err}")
             check_predictions(again.out)
             return Outcome(f"{path.suffix}: {what}", "accepted")
@@ -103,6 +104,12 @@ SUITE = Tables
 def fit(path: Path, target: str, out: Path, *options: str) -> Ended:
     """A model that is fitted in no time."""
     return command("fit", path, "--target", target, "--out", out, *TINY, *options)
+
+
+def _left_out(model: Path) -> int:
+    """Rows without a target, which a fit leaves out whatever else is wrong with them."""
+    document = json.loads((model / "regressor" / "config.json").read_text())
+    return document["content"]["table"]["fit"]["left_out"]
 
 
 def make_table(rng: random.Random, folder: Path) -> tuple[str, Path]:

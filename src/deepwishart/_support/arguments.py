@@ -116,6 +116,8 @@ def tensor(name: str, values: Any) -> Tensor:
             raise ValueError(f"{name} must be an ordinary tensor of real numbers, got {kind}.")
         return values.detach()
     try:
+        if values is None:  # which NumPy takes for NaN
+            raise TypeError("None is no number")
         masked = isinstance(values, np.ma.MaskedArray)
         array = values.astype(np.float64).filled(np.nan) if masked else np.array(values)
         array = array.astype(np.float64) if array.dtype == object else array
