@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## make the environment in .venv
 
-demo: $(STAMP)  ## compare two models on the diabetes data: build/demo/index.html, about two minutes
+demo: $(STAMP)  ## unroll a Swiss roll with four models: build/demo/index.html, about a minute
 	$(BIN)/deepwishart demo --out build/demo
 
 results: $(STAMP)  ## report on the runs in results/, beside the paper's numbers

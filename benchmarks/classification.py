@@ -41,9 +41,10 @@ def gaussian_process(num_features: int) -> object:
 
 MODELS = {
     "DeepKernelClassifier": lambda features: DeepKernelClassifier(random_state=0),
-    "the same, depth 1": lambda features: DeepKernelClassifier(depth=1, random_state=0),
     "HistGradientBoosting": lambda features: HistGradientBoostingClassifier(random_state=0),
     "GaussianProcess": gaussian_process,
+    "ours, depth 1": lambda features: DeepKernelClassifier(depth=1, random_state=0),
+    "ours, depth 1, ard": lambda features: DeepKernelClassifier(depth=1, ard=True, random_state=0),
 }
 
 

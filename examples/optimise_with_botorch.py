@@ -39,14 +39,16 @@ def main(arguments: list[str] | None = None) -> None:
 
     from deepwishart.botorch import DeepKernelModel
 
-    # A line search that fails at one of several starts is nothing to worry about.
-    warnings.filterwarnings("ignore", message="Optimization failed")
+    # A line search that fails at one of several starts is nothing to worry about, nor is a
+    # surrogate that more steps would make a little better.
+    for message in ("Optimization failed", "Training ended after", "The bound, "):
+        warnings.filterwarnings("ignore", message=message)
     torch.manual_seed(0)
     X = torch.linspace(0, 1, 4, dtype=torch.float64)[:, None]
     y = function(X)
     print(f"{'round':>6} {'x':>6} {'f(x)':>7} {'best':>7}")
     for number in range(1, options.rounds + 1):
-        regressor = DeepKernelRegressor(width=3, max_iter=options.steps, random_state=0)
+        regressor = DeepKernelRegressor(depth=2, width=3, max_iter=options.steps, random_state=0)
         model = DeepKernelModel(regressor.fit(X, y))
         acquisition = qLogExpectedImprovement(model, best_f=y.max())
         x, _ = optimize_acqf(

@@ -17,6 +17,7 @@ ELSEWHERE = {"train_distributed"}  # needs several processes: tests/training/tes
 
 # Few steps, enough for what the test asserts.
 STEPS = {
+    "classify_digits": 60,
     "compare_processes": 5,
     "custom_kernel": 40,
     "custom_layer": 40,
@@ -73,6 +74,13 @@ def test_tabular_intervals(capsys) -> None:
     assert number(r"RMSE +([\d.]+)", text) < 70  # the spread of the targets is 77
 
 
+def test_classify_digits(capsys) -> None:
+    text = run("classify_digits", capsys)
+    assert number(r"accuracy  ([\d.]+)", text) > 0.9
+    assert number(r"log loss  ([\d.]+)", text) < 0.4
+    assert number(r"least certain tenth: ([\d.]+)", text) > number(r"accuracy  ([\d.]+)", text)
+
+
 def test_compare_processes(capsys) -> None:
     text = run("compare_processes", capsys, "--seeds", "1", "--processes", "dwp", "dgp", "diwp")
     assert [line.split()[0] for line in text.splitlines()[1:]] == ["dwp", "dgp", "diwp"]
@@ -108,7 +116,6 @@ def test_function_samples(capsys, tmp_path) -> None:
     assert (tmp_path / "functions.png").stat().st_size > 10_000
 
 
-@pytest.mark.filterwarnings("ignore:Optimization failed")
 def test_optimise_with_botorch(capsys, tmp_path) -> None:
     figure = tmp_path / "optimisation.png"
     text = run("optimise_with_botorch", capsys, "--figure", str(figure), "--rounds", "3")

@@ -18,7 +18,7 @@ from deepwishart.training import Protocol, train
 x, y = (torch.as_tensor(values)[:, None] for values in toy_data(seed=0))
 x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
 grid = torch.linspace(-2, 2, 81, dtype=torch.float64)[:, None]
-protocol = Protocol.named("fast", len(x)).replace(max_iter=500, learning_rate=1e-2)
+protocol = Protocol.named("fast", len(x)).replace(max_iter=300, learning_rate=1e-2)
 shown = {}
 for process in ("dwp", "dgp"):
     model = dw.build(process, x, y, depth=2, width=2, num_inducing=12)

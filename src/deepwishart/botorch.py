@@ -31,6 +31,7 @@ except ImportError as error:
 __all__ = ["DeepKernelModel", "MixturePosterior"]
 
 _Moments = tuple[Tensor, Tensor]
+_SMALLEST = 1e-10  # variance of a standardised outcome, where rounding would make it negative
 
 
 class DeepKernelModel(Model):
@@ -131,7 +132,8 @@ class DeepKernelModel(Model):
         drawn = self._posterior
         mean, variance = drawn.function.moments(drawn.sample.last_rows(rows, drawn.random))
         shape = (drawn.num_samples, len(rows), self.num_outputs)
-        return mean.expand(shape).unsqueeze(-2), variance.expand(shape)[..., None, None]
+        spread = variance.clamp_min(_SMALLEST).expand(shape)
+        return mean.expand(shape).unsqueeze(-2), spread[..., None, None]
 
     def _blocks(self, blocks: Tensor) -> _Moments:
         """Batches jointly, each with the same noise: ``(S, B, q, D)`` and ``(S, B, D, q, q)``."""

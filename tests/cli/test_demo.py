@@ -1,9 +1,11 @@
-"""deepwishart demo."""
+"""deepwishart demo, and the pages that it and others write."""
 
-import base64
 import re
 
-from deepwishart.cli.demo import page
+import pytest
+from matplotlib.figure import Figure
+
+from deepwishart._support.pages import make_page, picture, table
 
 from .conftest import refused, run
 
@@ -11,25 +13,39 @@ from .conftest import refused, run
 def test_quick_demo_writes_one_page_that_needs_nothing_else(tmp_path):
     result = run("demo", "--quick", "--out", tmp_path / "demo")
     assert result.exit_code == 0, result.output
-    for words in ("ELBO", "log likelihood", "RMSE", "CRPS", "90%", "seconds"):
+    for words in ("linear model", "plain GP", "deep GP", "deep Wishart"):
+        assert words in result.output
+    for words in ("evidence", "log likelihood", "RMSE", "CRPS", "90%", "seconds"):
         assert words in result.output
     assert [entry.name for entry in (tmp_path / "demo").iterdir()] == ["index.html"]
     page = (tmp_path / "demo" / "index.html").read_text()
-    images = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    assert len(images) == page.count("<img") == 4
-    assert all(base64.b64decode(image).startswith(b"\x89PNG") for image in images)
+    assert page.count("<svg") == page.count("</svg>") == 5
     text = re.sub(r'base64,[^"]+', "", page)
-    assert not re.search(r"http|//|@import|<script|<link|url\(", text)
-    for words in ("Training", "Predictions", "Calibration", "Gram matrices"):
+    assert not re.search(r"http:|https:|//|@import|<script|<link|url\((?!#)", text)
+    for words in ("Errors", "Training", "Predictions", "Calibration", "Gram matrices"):
         assert words in text
 
 
-def test_page_escapes_text():
-    text = page("<script>", ["<"], [["&"]], [])
-    assert "<script>" not in text
-    assert "<td>&amp;</td>" in text
+def test_pages_escape_text():
+    page = make_page("<script>", [table(["<"], [["&"]])])
+    assert "<script>" not in page
+    assert "<td>&amp;</td>" in page and "<th>&lt;</th>" in page
 
 
-def test_out_that_is_a_file(tmp_path):
+def test_pictures_take_the_colours_of_the_page():
+    figure = Figure()
+    figure.subplots().plot([0, 1], [0, 1], color="#0072B2")
+    svg = picture(figure, "a < b", 'say "x"')
+    assert "var(--blue)" in svg and "currentColor" in svg
+    assert "#0072b2" not in svg and "#000000" not in svg
+    assert 'aria-label="say &quot;x&quot;"' in svg and "a &lt; b" in svg
+    page = make_page("t", [svg])
+    dark = page[page.index("prefers-color-scheme: dark") :]
+    for name in set(re.findall(r"var\((--\w+)\)", page)):
+        assert page.count(f"{name}:") == 2 and f"{name}:" in dark  # in light and in dark
+
+
+@pytest.mark.parametrize("more", [[], ["--classification"]])
+def test_out_that_is_a_file(tmp_path, more):
     (tmp_path / "demo").write_text("")
-    refused(run("demo", "--quick", "--out", tmp_path / "demo"), str(tmp_path / "demo"))
+    refused(run("demo", "--quick", *more, "--out", tmp_path / "demo"), str(tmp_path / "demo"))

@@ -214,8 +214,21 @@ def test_model_saved_from_python(table, tmp_path):
     assert run("info", tmp_path / "m").exit_code == 0
 
 
-def test_model_without_names_is_refused(tmp_path):
+def test_model_of_arrays(tmp_path):
+    """Columns without names are called x1, x2, ..."""
     regressor = DeepKernelRegressor(depth=1, n_inducing=4, max_iter=2, n_samples=1, random_state=0)
-    regressor.fit(np.arange(8.0)[:, None], np.arange(8.0)).save(tmp_path / "m")
-    (tmp_path / "new.csv").write_text("x\n1\n")
-    refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "names of its columns")
+    X = np.arange(16.0).reshape(8, 2) ** 0.5
+    regressor.fit(X, np.arange(8.0)).save(tmp_path / "m")
+    assert run("info", tmp_path / "m").exit_code == 0
+    pl.DataFrame(X[:, ::-1], schema=["x2", "x1"]).write_csv(tmp_path / "new.csv")
+    found = predict(tmp_path / "m", tmp_path / "new.csv")
+    np.testing.assert_allclose(found["mean"], regressor.predict(X), rtol=1e-12)
+    (tmp_path / "new.csv").write_text("a\n1\n")
+    refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "'x1', 'x2'")
+
+
+def test_python_opens_what_the_command_wrote(model, new):
+    saved = ModelDirectory(model).load()
+    regressor = DeepKernelRegressor.load(model)
+    inputs = saved.encoder.encode(pl.read_csv(new))
+    np.testing.assert_array_equal(regressor.predict(inputs), saved.regressor.predict(inputs))

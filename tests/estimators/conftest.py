@@ -19,6 +19,7 @@ def one_thread():
 def small(process="dwp", **parameters):
     """A regressor that trains in a tenth of a second."""
     settings = {
+        "depth": 2,
         "n_inducing": 12,
         "n_samples": 2,
         "n_predict_samples": 10,

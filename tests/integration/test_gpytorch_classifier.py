@@ -41,7 +41,7 @@ def trained():
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(40, 3, generator=generator, dtype=torch.float64)
     y = (X[:, 0] * X[:, 1] + 0.3 * torch.randn(40, generator=generator).double() > 0).double()
-    likelihood = Bernoulli(offset=torch.tensor([-0.2]))
+    likelihood = Bernoulli()
     options = {"depth": 1, "num_inducing": 10, "likelihood": likelihood, "jitter": JITTER}
     model = dw.build("dsvi", X, y, **options)
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-2)

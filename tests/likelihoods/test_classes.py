@@ -13,11 +13,19 @@ from deepwishart.likelihoods.categorical import cubature_nodes
 from deepwishart.testing import check_likelihood
 
 PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+
+
+def started(likelihood, *labels):
+    """A likelihood whose offset knows how frequent classes are."""
+    likelihood.start_from(torch.tensor(labels)[:, None])
+    return likelihood
+
+
 MAKERS = {
     "probit": lambda: Bernoulli(),
     "logit": lambda: Bernoulli(2, "logit"),
-    "offset": lambda: Bernoulli(offset=torch.tensor([0.7])),
-    "softmax": lambda: Categorical(3, offset=torch.tensor([0.5, 0.0, -0.5])),
+    "offset": lambda: started(Bernoulli(), 0.0, 1.0, 1.0),
+    "softmax": lambda: started(Categorical(3), 0.0, 0.0, 1.0, 2.0),
 }
 
 
@@ -35,7 +43,7 @@ def moments(*shape, seed=0):
 
 def test_the_probit_prediction_is_the_integral():
     mean, variance = moments(40, 1)
-    likelihood = Bernoulli(offset=torch.tensor([0.3]))
+    likelihood = started(Bernoulli(), 0.0, 1.0, 1.0)
     found = likelihood.predictive(mean, variance).components.probs.squeeze(0)
     nodes = Likelihood.predictive(likelihood, mean, variance)
     integral = torch.tensordot(nodes.log_weights.exp(), nodes.components.probs, dims=1)
@@ -120,6 +128,22 @@ def test_the_normal_distribution_functions_logarithm():
     at = x.detach().numpy()
     ratio = np.exp(-0.5 * at**2 - 0.5 * math.log(2 * math.pi) - expected)
     np.testing.assert_allclose(slope.numpy(), ratio, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("make", [Bernoulli, lambda **o: Bernoulli(link="logit", **o)])
+def test_without_inputs_two_classes_are_as_frequent_as_they_were(make):
+    zero = torch.zeros(1, 1, dtype=torch.float64)
+    for weights, expected in (([1.0, 1.0], 0.25), ([1.0, 3.0], 0.5)):
+        likelihood = started(make(class_weights=weights), 0.0, 0.0, 0.0, 1.0)
+        probability = likelihood.predictive(zero, zero).components.probs
+        assert float(probability.detach().mean()) == pytest.approx(expected, abs=1e-3)
+
+
+def test_without_inputs_classes_are_as_frequent_as_they_were():
+    likelihood = started(Categorical(3), 0.0, 1.0, 1.0, 2.0)
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    found = likelihood.distribution(zero).probs.detach().squeeze()
+    np.testing.assert_allclose(found, [0.25, 0.5, 0.25], atol=1e-3)
 
 
 def test_weights_of_classes():

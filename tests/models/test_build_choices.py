@@ -185,7 +185,7 @@ def test_a_collapsed_output(process):
         ({"output": "collapsed", "likelihood": Counts()}, "Counts needs output='inducing'"),
         (
             {"likelihood": Counts(2)},
-            "y has 1 columns, but Counts is for 2 targets: set its num_outputs",
+            "Counts is for 2 targets: set its num_outputs",
         ),
         ({"likelihood": "gaussian"}, "likelihood must be a likelihoods.Likelihood, got str"),
         ({"process": ["dwp", "dgp"]}, "or a sequence of hidden layers; got str, str in it"),

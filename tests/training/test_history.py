@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from deepwishart.training import History, PlateauStopper
+from deepwishart.training import History
 
 
 def history_of(elbo: list[float], annealed: int = 0) -> History:
@@ -51,29 +51,3 @@ def test_truncate_forgets_later_steps():
     history = history_of([1.0, 2.0, 3.0])
     history.truncate(1)
     assert history == history_of([1.0])
-
-
-def test_plateau_stops_a_flat_run_and_not_a_rising_one():
-    stopper = PlateauStopper(window=10, min_delta=0.01)
-    assert stopper(history_of([1.0] * 20))
-    assert not stopper(history_of([0.01 * step for step in range(20)]))
-    assert stopper(history_of([-0.01 * step for step in range(20)]))
-
-
-def test_plateau_waits_for_two_whole_windows():
-    stopper = PlateauStopper(window=10, min_delta=0.01)
-    verdicts = [stopper(history_of([1.0] * length)) for length in range(1, 31)]
-    assert [length for length, stop in enumerate(verdicts, start=1) if stop] == [20, 30]
-
-
-def test_plateau_does_not_count_steps_of_kl_annealing():
-    stopper = PlateauStopper(window=10, min_delta=0.01)
-    assert not stopper(history_of([1.0] * 30, annealed=11))
-    assert stopper(history_of([1.0] * 30, annealed=10))
-
-
-def test_plateau_refuses_senseless_arguments():
-    with pytest.raises(ValueError, match="window"):
-        PlateauStopper(window=0)
-    with pytest.raises(ValueError, match="min_delta"):
-        PlateauStopper(min_delta=math.nan)

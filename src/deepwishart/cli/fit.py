@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deepwishart.cli.lists import is_word, is_word_or_number, taking_lists
+from deepwishart.cli.lists import completing, is_word, is_word_or_number, taking_lists
 from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator
 
 __all__ = ["fit"]
@@ -27,7 +27,8 @@ PROCESSES = (
 )
 
 fit_command = taking_lists(
-    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number}
+    {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number},
+    also={"--inducing": "--num-inducing"},
 )
 
 
@@ -94,7 +95,9 @@ def fit(
             max=0.9,
         ),
     ] = 0.1,
-    process: Annotated[str, _model(PROCESSES)] = "dwp",
+    process: Annotated[
+        str, _model(PROCESSES, autocompletion=completing(("dwp", "dgp", "dsvi", "diwp")))
+    ] = "dwp",
     depth: Annotated[
         Any,
         _model("Layers, output layer included; auto: as many as the bound asks for.", **_COUNT),
@@ -102,9 +105,11 @@ def fit(
     width: Annotated[int | None, _model("Width of hidden layers; number of inputs.", min=1)] = None,
     n_inducing: Annotated[
         Any,
-        _model("Inducing points; auto: by rows.", "--num-inducing", "--inducing", **_COUNT),
+        _model("Inducing points; auto: by rows.", "--num-inducing", **_COUNT),
     ] = "auto",
-    kernel: Annotated[str, _model(f"One of {KERNELS}.")] = "squared_exponential",
+    kernel: Annotated[
+        str, _model(f"One of {KERNELS}.", autocompletion=completing(KERNELS.split(", ")))
+    ] = "squared_exponential",
     output: Annotated[
         str,
         _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
@@ -125,7 +130,10 @@ def fit(
     n_samples: Annotated[
         int | None, _training("Posterior samples per step; the protocol's.", "--samples", min=1)
     ] = None,
-    early_stopping: Annotated[bool, _training("Stop when the bound no longer rises.")] = True,
+    early_stopping: Annotated[
+        bool,
+        _training("Stop when the bound no longer rises.", "--early-stopping/--all-steps"),
+    ] = True,
     random_state: Annotated[
         int,
         _training(

@@ -95,6 +95,8 @@ def run_fit(
         regressor = _as_classifier(regressor, prepared, settings["target"][0], wishes.quiet)
     split = prepared.hold_out()
     folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
+    for remark in prepared.remarks if not wishes.quiet else ():
+        note(remark)
     settings["data"] = prepared.digest
     directory = ModelDirectory(out)
     with directory.locked():
@@ -117,12 +119,16 @@ def run_fit(
     if not wishes.quiet or wishes.as_json:
         _print_outcome(saved, out if in_place else None, wishes)
     if interrupted:
-        where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
-        raise CommandError(
-            f"interrupted after {regressor.n_iter_} steps; {where}, and the same command with "
-            f"--resume {'instead of --force ' if force else ''}goes on from there",
-            INTERRUPTED,
-        )
+        raise _interruption(regressor.n_iter_, out, in_place, force)
+
+
+def _interruption(steps: int, out: Path, in_place: bool, force: bool) -> CommandError:
+    where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
+    return CommandError(
+        f"interrupted after {steps} steps; {where}, and the same command with "
+        f"--resume {'instead of --force ' if force else ''}goes on from there",
+        INTERRUPTED,
+    )
 
 
 def _as_classifier(

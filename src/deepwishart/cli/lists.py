@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from typer.core import TyperCommand
 
-__all__ = ["is_number", "is_word", "is_word_or_number", "spread", "taking_lists"]
+__all__ = ["completing", "is_number", "is_word", "is_word_or_number", "spread", "taking_lists"]
 
 Belongs = Callable[[str], bool]
+
+
+def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Names that a shell offers for a value, for ``typer.Option(autocompletion=...)``.
+
+    >>> completing(["dwp", "dgp", "matern52"])("d")
+    ['dwp', 'dgp']
+    """
+    known = tuple(names)
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return complete
 
 
 def is_word(token: str) -> bool:
@@ -59,11 +73,17 @@ def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:
     return result
 
 
-def taking_lists(options: Mapping[str, Belongs]) -> type[TyperCommand]:
-    """A command class, for ``@app.command(cls=...)``, whose given options take lists of values."""
+def taking_lists(
+    options: Mapping[str, Belongs], also: Mapping[str, str] | None = None
+) -> type[TyperCommand]:
+    """A command class, for ``@app.command(cls=...)``, whose given options take lists of values;
+    ``also`` has other names that options go by."""
 
     class ListCommand(TyperCommand):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            for index, token in enumerate(args):
+                name, equals, value = token.partition("=")
+                args[index] = f"{(also or {}).get(name, name)}{equals}{value}"
             return super().parse_args(ctx, spread(args, options))
 
     return ListCommand

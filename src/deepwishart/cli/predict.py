@@ -16,7 +16,7 @@ import typer
 
 from deepwishart._support.choices import check_choice
 from deepwishart.cli.errors import CommandError, note, plain_warnings
-from deepwishart.cli.lists import is_number, is_word, taking_lists
+from deepwishart.cli.lists import completing, is_number, is_word, taking_lists
 from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator, opened
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def predict(
         str,
         typer.Option(
             metavar="error|prior|other",
+            autocompletion=completing(UNSEEN),
             help="Rows with a category that the training table did not have: refuse them (error), "
             "answer as if nothing had been learned (prior), or take it for the category 'other', "
             "or for none of the known ones (other).",

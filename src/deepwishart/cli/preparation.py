@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from deepwishart.cli.errors import note, printable
+from deepwishart.cli.errors import printable
 from deepwishart.cli.table_options import opened
 from deepwishart.estimators import Standardiser
 from deepwishart.estimators.checks import check_distance
@@ -52,6 +52,7 @@ class Prepared:
         digest: of the file's content.
         left_out: number of rows without a target.
         classes: labels of the classes that ``y`` numbers, if it does.
+        remarks: sentences about those, and about words that were taken for missing values.
     """
 
     table: pl.DataFrame
@@ -61,6 +62,7 @@ class Prepared:
     digest: str
     left_out: int
     classes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def hold_out(self) -> Split:
         """The division that the options ask for."""
@@ -128,16 +130,17 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     known: np.ndarray = np.logical_not(np.isnan(y).any(1))
     if not known.any():
         problems.append("No row has a value for every target.")
+        known[:] = True  # the inputs can be looked at nevertheless
     numbers = (1 + np.flatnonzero(known)).tolist()
+    left_out = int((~known).sum())
+    remarks = tuple(_remarks(table, left_out, missing))
     prepared = Prepared(
-        table.filter(known), numbers, y[known], settings, digest, int((~known).sum()), classes
+        table.filter(known), numbers, y[known], settings, digest, left_out, classes, remarks
     )
     if problems:
         with problems:
             _try_encoder(prepared)
         problems.settle()
-    if not quiet:
-        _remark(table, prepared, missing)
     return prepared
 
 
@@ -183,11 +186,9 @@ def _try_encoder(prepared: Prepared) -> None:
     )
 
 
-def _remark(table: pl.DataFrame, prepared: Prepared, missing: Sequence[str]) -> None:
-    """A line each about rows left out, and words that were taken for missing values."""
-    if prepared.left_out:
-        rows = "row" if prepared.left_out == 1 else "rows"
-        note(f"{prepared.left_out:,} {rows} without a target left out")
+def _remarks(table: pl.DataFrame, left_out: int, missing: Sequence[str]) -> Iterator[str]:
+    if left_out:
+        yield f"{left_out:,} {'row' if left_out == 1 else 'rows'} without a target left out"
     spellings = [word.strip().lower() for word in missing]
     counts: Counter[str] = Counter()
     for column in table.select(pl.col(pl.String)):
@@ -195,7 +196,7 @@ def _remark(table: pl.DataFrame, prepared: Prepared, missing: Sequence[str]) -> 
         counts.update(word.strip() for word in words.to_list())
     if counts:
         shown = ", ".join(f"{printable(word, 20)} ({n:,})" for word, n in counts.most_common(8))
-        note(f"taken for missing values: {shown} (--missing changes that)")
+        yield f"taken for missing values: {shown} (--missing changes that)"
 
 
 def _divide(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

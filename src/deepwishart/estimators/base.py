@@ -63,6 +63,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     width: int | None = None
     n_inducing: int | str = "auto"
     kernel: str | Kernel = "squared_exponential"
+    ard: bool = True
     output: str = "auto"
     posterior: str = "bartlett"
     n_samples: int | None = None

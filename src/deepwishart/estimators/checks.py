@@ -67,7 +67,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if value is not None:
             number(name, value, also="None or ")
-    for name in ("early_stopping", "warm_start"):
+    for name in ("ard", "early_stopping", "warm_start"):
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
     for name, choices in _NAMES.items():

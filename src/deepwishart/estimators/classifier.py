@@ -50,12 +50,12 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
     """
 
     depth: int | str = 2
+    ard: bool = False
     n_samples: int | None = 3
     max_iter: int | None = 500
     class_weight: Mapping[Any, float] | str | None = None
     classes_: np.ndarray = field(init=False)
     _weights: np.ndarray = field(init=False)
-    _counts: np.ndarray = field(init=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of every row, ``(N,)``."""
@@ -101,18 +101,13 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         numbers = number_classes(labels, self.classes_)
         if reset:
             self._weights = _class_weights(self.class_weight, self.classes_, labels)
-            self._counts = np.bincount(numbers, minlength=len(self.classes_))
         return numbers.astype(np.float64)
 
     def _make_likelihood(self) -> ClassLikelihood:
-        # The offset starts where a model without inputs would end.
-        shares = torch.as_tensor(self._weights * self._counts + 1e-3)
-        shares = shares / shares.sum()
-        if len(self.classes_) == 2:
-            start = torch.special.ndtri(shares[1:])
-            return Bernoulli(offset=start, class_weights=self._weights)
-        start = shares.log() - shares.log().mean()
-        return Categorical(len(self.classes_), offset=start, class_weights=self._weights)
+        weights = torch.as_tensor(self._weights)
+        if len(weights) == 2:
+            return Bernoulli(class_weights=weights)
+        return Categorical(len(weights), class_weights=weights)
 
     def _describe_targets(self) -> dict[str, Any]:
         if self.classes_.dtype.kind not in "OUbiuf":
@@ -127,8 +122,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         pairs: Any = self.class_weight
         if isinstance(pairs, list):  # JSON has no keys but text
             self.class_weight = dict(pairs)
-        # To be replaced by what was learned.
-        self._weights = self._counts = np.ones(len(self.classes_))
+        self._weights = np.ones(len(self.classes_))  # the model's own are among its tensors
 
 
 def _distinct(labels: np.ndarray) -> np.ndarray:

@@ -52,6 +52,7 @@ def build_model(
         width=None if structure["width"] is None else int(structure["width"]),
         num_inducing=int(structure["n_inducing"]),
         kernel=structure["kernel"],
+        ard=bool(structure.get("ard", True)),
         dtype=checks.DTYPES[structure["dtype"]],
         jitter=None if structure["jitter"] is None else float(structure["jitter"]),
         output=structure.get("output", "inducing"),

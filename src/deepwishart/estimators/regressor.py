@@ -39,6 +39,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
+        ard: whether the first layer has a lengthscale for each input, or one for all.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 10,000 rows.

@@ -31,10 +31,10 @@ __all__ = [
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
     *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),
-    *("output", "posterior"),
+    *("output", "posterior", "ard"),
 )
 # With what version 0.1, which did not say, had.
-_SINCE_0_2 = {"output": "inducing", "posterior": "bartlett"}
+_SINCE_0_2 = {"output": "inducing", "posterior": "bartlett", "ard": True}
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 _TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
@@ -142,6 +142,7 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     require(structure.keys() == set(STRUCTURE), "structure has other entries than it should")
     for name, choices in (("output", OUTPUTS), ("posterior", POSTERIORS)):
         require(structure[name] in choices, f"Unknown {name} {structure[name]!r:.40}")
+    require(isinstance(structure["ard"], bool), "ard is neither true nor false")
     rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
     collapsed = structure["output"] == "collapsed"
     require(

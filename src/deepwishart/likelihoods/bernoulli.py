@@ -32,9 +32,9 @@ class Bernoulli(ClassLikelihood):
         **options: those of :class:`~deepwishart.likelihoods.ClassLikelihood`.
 
     >>> likelihood = Bernoulli(link="probit")
-    >>> mean, variance = torch.ones(3, 1), torch.zeros(3, 1)
-    >>> likelihood.predictive(mean, variance).components.probs.squeeze(0)[0]
-    tensor([0.8413], grad_fn=<SelectBackward0>)
+    >>> law, _ = likelihood.predictive(mean=torch.ones(3, 1), variance=torch.zeros(3, 1))
+    >>> round(law.probs[0, 0].item(), 4)
+    0.8413
     """
 
     num_nodes = 20  # exact to 1e-5 where the latent's variance is 4
@@ -62,6 +62,9 @@ class Bernoulli(ClassLikelihood):
 
     def initial_latents(self, y: Tensor) -> Tensor:
         return 2.0 * y - 1.0
+
+    def offset_for(self, shares: Tensor) -> Tensor:
+        return torch.logit(shares[1]) if self.link == "logit" else torch.special.ndtri(shares[1])
 
     def _law(self, latents: Tensor) -> TorchBernoulli:
         log_link = _LINKS[self.link]

@@ -64,6 +64,9 @@ class Categorical(ClassLikelihood):
     def initial_latents(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.squeeze(-1).long(), self.num_classes).to(y.dtype)
 
+    def offset_for(self, shares: Tensor) -> Tensor:
+        return shares[:, 0].log() - shares[:, 0].log().mean()
+
     def _at_nodes(self, mean: Tensor, variance: Tensor) -> Tensor:
         """Latents at the nodes, ``(K, ..., N, C)``."""
         x = self.nodes.reshape(-1, *(1 for _ in mean.shape[:-1]), self.num_classes)

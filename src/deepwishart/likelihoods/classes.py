@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -25,7 +26,6 @@ class ClassLikelihood(Likelihood):
         num_classes: C.
         num_outputs: number of target columns.
         num_latents: number of latent columns.
-        offset: to start from, ``(num_latents,)``; zero if ``None``.
         class_weights: :math:`w`, ``(C,)``; one for every class if ``None``.
 
     >>> from deepwishart.likelihoods import Bernoulli
@@ -44,7 +44,6 @@ class ClassLikelihood(Likelihood):
         num_outputs: int,
         num_latents: int,
         *,
-        offset: Tensor | None = None,
         class_weights: Sequence[float] | Tensor | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
@@ -52,8 +51,7 @@ class ClassLikelihood(Likelihood):
         if num_classes < 2:
             raise ValueError(f"There must be at least 2 classes, got {num_classes}.")
         self.num_classes = num_classes
-        start = torch.zeros(num_latents) if offset is None else offset
-        self.offset = nn.Parameter(start.to(dtype))
+        self.offset = nn.Parameter(torch.zeros(num_latents, dtype=dtype))
         weights = torch.ones(num_classes) if class_weights is None else class_weights
         weights = torch.as_tensor(weights, dtype=dtype)
         if weights.shape != (num_classes,) or not bool(((weights >= 0) & weights.isfinite()).all()):
@@ -62,6 +60,17 @@ class ClassLikelihood(Likelihood):
                 f"{weights.tolist()}."
             )
         self.register_buffer("class_weights", weights)
+
+    @torch.no_grad()
+    def start_from(self, y: Tensor) -> None:
+        """Let the offset start where a model without inputs would end."""
+        number = torch.stack([(y == label).sum(0) for label in range(self.num_classes)])
+        shares = self.class_weights[:, None] * number + 1e-3  # (C, D)
+        self.offset.copy_(self.offset_for(shares / shares.sum(0)))
+
+    @abstractmethod
+    def offset_for(self, shares: Tensor) -> Tensor:
+        """The offset under which classes have these probabilities, ``(C, D)``, where f is 0."""
 
     def weights(self, y: Tensor) -> Tensor:
         """The weight of every target's class, in the shape of ``y``."""

@@ -37,6 +37,7 @@ def build(
     num_inducing: int = 100,
     inducing_inputs: Tensor | None = None,
     kernel: str | Kernel | Sequence[str | Kernel] = "squared_exponential",
+    ard: bool = True,
     likelihood: Likelihood | None = None,
     output: str = "inducing",
     dtype: torch.dtype = torch.float64,
@@ -69,6 +70,7 @@ def build(
         kernel: a name from :func:`deepwishart.kernels.names`, a kernel to copy for each layer, or
             one of these for each layer, the output layer last. Ready layers have theirs, and only
             the output layer's is used.
+        ard: a lengthscale for each input in the first layer of kernels by name, or one for all.
         likelihood: how targets arise from the output, copied; Gaussian noise if ``None``.
         output: ``"inducing"``, the paper's output layer, for any likelihood and for minibatches, or
             ``"collapsed"``, which integrates the output out: for Gaussian noise, and all rows at
@@ -111,6 +113,7 @@ def build(
         num_rows=len(X),
         widths=_per_layer("width", _check_widths(width, layers, X.shape[1]), depth - 1),
         kernels=_per_layer("kernel", _several(kernel), depth),
+        ard=ard,
         mixing=mixing,
         posterior=posterior,
         jitter=plain_jitter,

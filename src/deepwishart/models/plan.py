@@ -41,6 +41,7 @@ class Plan:
     num_rows: int
     widths: Sequence[int]
     kernels: Sequence[str | Kernel]
+    ard: bool
     mixing: float
     posterior: str
     jitter: float
@@ -66,7 +67,7 @@ class Plan:
 
     def make_kernel(self, index: int) -> Kernel:
         """ARD in the first layer, where features exist; isotropic after it."""
-        features = self.inducing_inputs.shape[1] if index == 0 else None
+        features = self.inducing_inputs.shape[1] if index == 0 and self.ard else None
         return kernels.make(self.kernels[index], num_features=features, dtype=self.dtype)
 
     def common(self, index: int) -> dict[str, Any]:

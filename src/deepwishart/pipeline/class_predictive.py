@@ -74,7 +74,11 @@ class ClassPredictive:
 
 
 def number_classes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """For each label its place in ``classes``, which are sorted; others are refused."""
+    """For each label its place in ``classes``, which are sorted; others are refused.
+
+    >>> number_classes(np.array(["yes", "no", "yes"]), np.array(["no", "yes"]))
+    array([1, 0, 1])
+    """
     places = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
     other = classes[places] != labels
     if other.any():

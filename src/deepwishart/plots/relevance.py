@@ -102,6 +102,7 @@ def partial_dependence(
                 panel.xaxis.set_major_locator(locator)
                 panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
             else:
+                panel.locator_params(axis="x", nbins=4)  # more would touch in a panel this narrow
                 plain_ticks(panel.xaxis)
         tidy(
             panel, xlabel=shorten(name, 32), ylabel=shorten(target, 32) if index % wide == 0 else ""

@@ -9,14 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart import linalg
 from deepwishart.kernels.stationary import Stationary
-from deepwishart.layers import CollapsedOutputLayer, GPOutputLayer
-from deepwishart.likelihoods import Gaussian
+from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.models import DeepKernelProcess
 from deepwishart.models.initialise import linear_map
 from deepwishart.objectives import elbo
-from deepwishart.operations.collapsed import row_sums
 from deepwishart.training.protocol import Protocol
 
 __all__ = ["start_from_shallow"]
@@ -37,15 +34,12 @@ def start_from_shallow(
     has the lengthscale :math:`1/c`; :math:`c` gives features a mean squared norm of one, as they
     have under the prior. The hidden layer starts close to these features
     (:meth:`deepwishart.layers.Layer.start_from`), its kernel with the lengthscales
-    :math:`c\, \ell_\lambda`, and learned pseudo-observations of the output at the best ones for the
-    single layer, after one pass over the rows:
-
-    .. math:: \Lambda = K_{ii}^{-1} K_{it} K_{ti} K_{ii}^{-1} / \sigma^2, \qquad
-              v = \Lambda^{-1} K_{ii}^{-1} K_{it}\, y / \sigma^2 .
+    :math:`c\, \ell_\lambda`.
 
     Nothing happens to a model without hidden layers or with several: at depth 5 training went on
-    faster from the start of :func:`deepwishart.build` (docs, "Choosing"). Nor to one with inducing
-    points in every layer, with other noise than Gaussian, or with kernels without lengthscales.
+    faster from the start of :func:`deepwishart.build` (docs, "Choosing"). Nor to one whose output
+    layer is learned, whose layers have inducing points of their own, or whose kernels have no
+    lengthscales.
 
     Args:
         model: changed in place.
@@ -102,8 +96,6 @@ def start_from_shallow(
         layer.start_from(model.first_inducing(), _columns(features / norm, width))
         last.log_lengthscale.copy_(-norm.log())
         last.log_height.copy_(own.log_height)
-        if isinstance(model.output, GPOutputLayer):
-            _start_pseudo(model.output, single, X, y)
     better = _settle_noise(model, *some) > before
     if not better:
         model.load_state_dict(kept)
@@ -112,11 +104,7 @@ def start_from_shallow(
 
 def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationary] | None:
     """Both kernels of a model of two layers that can start from a single one."""
-    if not (
-        len(model.hidden) == 1
-        and isinstance(model.likelihood, Gaussian)
-        and isinstance(model.output, CollapsedOutputLayer | GPOutputLayer)
-    ):
+    if not (len(model.hidden) == 1 and isinstance(model.output, CollapsedOutputLayer)):
         return None
     first, last = getattr(model.hidden[0], "kernel", None), model.output.kernel
     if not (isinstance(first, Stationary) and isinstance(last, Stationary)):
@@ -149,25 +137,3 @@ def _columns(features: Tensor, width: int) -> Tensor:
     linear = features @ linear_map(features, width)
     noise = torch.randn(linear.shape, generator=generator, dtype=linear.dtype)
     return linear + _TIE_BREAK * noise.to(linear.device)
-
-
-def _start_pseudo(output: GPOutputLayer, single: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
-    r"""The pseudo-observations above, as :math:`M = L^{-\top} R / \sigma` and
-    :math:`v = L (R R^\top)^{-1} A y` with :math:`A = L^{-1} K_{it}` and
-    :math:`R R^\top = A A^\top + 10^{-3} \sigma^2 I`, which keeps what no row informs tame."""
-    inducing, covariance = single.first_inducing(), single.output.covariance
-    matrix = covariance.inducing(inducing, output.jitter)
-    lower, inverse = linalg.factor(matrix, what=f"the start of {output.name}")
-    noise = torch.as_tensor(single.likelihood.noise).mean()
-    gram = 1e-3 * noise * torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
-    products = torch.zeros_like(output.pseudo.targets)
-    for rows, targets in zip(X.split(_ROWS), y.split(_ROWS), strict=True):
-        cross, _ = covariance.rows(inducing, single.scale_inputs(rows))
-        own_gram, own_products = row_sums(matrix, inverse, cross, targets)
-        gram, products = gram + own_gram, products + own_products
-    root = linalg.cholesky(gram, what=f"the start of {output.name}")
-    whole = inverse.mT @ root / noise.sqrt()
-    scale = whole.square().sum(-1, keepdim=True).sqrt()
-    output.pseudo.targets.copy_(lower @ torch.cholesky_solve(products, root))
-    output.pseudo.log_precision.copy_(2.0 * scale.log())
-    output.pseudo.precision_shape.copy_(whole / scale)

@@ -115,7 +115,7 @@ def test_protocols_are_kept_apart(add_runs):
     assert results.protocols == ("paper", "converged")
     assert {run.spec for run in results.runs} == {slow, converged}
     assert results.by_split("elbo", "converged", "boston", "dwp", 2) == {0: 2.0}
-    assert results.notes == ("Runs with other training protocols were left out: fast.",)
+    assert results.notes == ("Beside the paper's, runs of other protocols are left out: fast.",)
     assert [run.spec for run in read_results(directory, protocol="fast").runs] == [fast]
     with pytest.raises(ResultsError, match=r"'slow'; there are some with converged, fast, paper"):
         read_results(directory, protocol="slow")
@@ -187,7 +187,7 @@ def test_other_posteriors_are_kept_out_of_the_tables(add_runs):
     directory = add_runs(made_with(), made_with(posterior="rows"))
     results = read_results(directory)
     assert [run.settings["posterior"] for run in results.runs] == ["bartlett"]
-    assert [run.settings["posterior"] for run in results.families] == ["rows"]
+    assert sorted(run.settings["posterior"] for run in results.every) == ["bartlett", "rows"]
     assert results.notes == () and results.others == ()
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from deepwishart.reproduction.published import STEPS, highlighted, published, published_kinds
-from deepwishart.reproduction.report.reading import Results, Run, by_split, count, few
+from deepwishart.reproduction.report.reading import PAPERS, Results, Run, by_split, count, few
 from deepwishart.reproduction.report.statistics import estimate, paired_test, sign
 from deepwishart.reproduction.report.tables import (
     LABELS,
@@ -94,15 +94,16 @@ def bound_table(results: Results) -> Table:
 
 def family_table(results: Results) -> Table:
     """Other posterior families against the paper's: same data, seed, protocol and settings."""
-    plain: dict[Any, Run] = {}
-    for group in (*results.cells.values(), *results.others):
-        plain |= {_apart_from_posterior(run): run for run in group}
+    alike: dict[Any, dict[str, Run]] = {}
+    for run in results.every:
+        alike.setdefault(_apart_from_posterior(run), {})[run.settings["posterior"]] = run
     pairs: dict[tuple[str, int, str], dict[str, list[tuple[Run, Run]]]] = {}
-    for run in results.families:
-        if (partner := plain.get(_apart_from_posterior(run))) is not None:
-            cell = run.spec.dataset, run.spec.depth, run.spec.protocol
-            families = pairs.setdefault(cell, {})
-            families.setdefault(run.settings["posterior"], []).append((run, partner))
+    for runs in alike.values():
+        for family in _FAMILIES:
+            if PAPERS in runs and family in runs:
+                spec = runs[family].spec
+                families = pairs.setdefault((spec.dataset, spec.depth, spec.protocol), {})
+                families.setdefault(family, []).append((runs[family], runs[PAPERS]))
     rows = []
     gains: dict[str, list[str]] = {family: [] for family in _FAMILIES}
     for (dataset, depth, protocol), families in sorted(pairs.items()):
@@ -150,7 +151,7 @@ def other_table(results: Results) -> Table:
 def settings_table(results: Results) -> Table:
     """How the runs were made: every setting, with all values that it has."""
     found: dict[str, dict[str, dict[str, None]]] = {}
-    for run in (*results.runs, *results.families, *(r for group in results.others for r in group)):
+    for run in results.every:
         versions = run.record.get("versions")
         made = dict(versions) if isinstance(versions, dict) else {}
         known = {**run.settings, **{f"version of {name}": v for name, v in made.items()}}
@@ -158,10 +159,11 @@ def settings_table(results: Results) -> Table:
             if value is not None:
                 values = found.setdefault(name, {}).setdefault(run.spec.protocol, {})
                 values[str(value)] = None
+    protocols = dict.fromkeys([*results.protocols, *(run.spec.protocol for run in results.every)])
     rows = [
         {
             "setting": Cell(text=name),
-            **{p: Cell(text=", ".join(sorted(by.get(p, ())))) for p in results.protocols},
+            **{p: Cell(text=", ".join(sorted(by.get(p, ())))) for p in protocols},
         }
         for name, by in found.items()
     ]

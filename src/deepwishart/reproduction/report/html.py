@@ -7,6 +7,7 @@ import itertools
 import re
 from importlib import resources
 
+from deepwishart._support.pages import recolour, style
 from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.figures import Figure
 from deepwishart.reproduction.report.tables import Cell, Table
@@ -43,7 +44,7 @@ def to_html(content: Content) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="data:,">\n<title>{title}</title>\n'
-        f"<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
+        f"<style>\n{style()}{_asset('page.css')}</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + f"\n<script>\n{_asset('page.js')}</script>\n</body>\n</html>\n"
     )
@@ -94,8 +95,8 @@ def _figure(figure: Figure) -> str:
 
 
 def _inline(svg: str) -> str:
-    """An SVG element without the name spaces that it does not need within HTML."""
-    return re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg)
+    """An SVG element in the page's colours, and without name spaces, which HTML does not need."""
+    return recolour(re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg))
 
 
 def _asset(name: str) -> str:

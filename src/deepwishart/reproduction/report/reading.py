@@ -85,7 +85,7 @@ class Results:
         cells: runs with numbers and the paper's posterior by protocol, data set, process and depth;
             all runs of a cell have the same settings.
         others: runs of those cells with other settings, in groups of the same.
-        families: runs with other posteriors.
+        every: all runs with numbers, of any protocol unless one was asked for.
         notes: sentences about what was left out, and why.
     """
 
@@ -93,7 +93,7 @@ class Results:
     protocols: tuple[str, ...]
     cells: Mapping[Cell, Group]
     others: tuple[Group, ...]
-    families: Group
+    every: Group
     notes: tuple[str, ...]
 
     @property
@@ -153,7 +153,7 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
     failed = [run for run in runs if run.record.get("status") != "ok"]
     left = sorted({run.spec.protocol for run in every} - set(chosen))
     cells, others = _sort_out(run for run in good if run.settings["posterior"] == PAPERS)
-    families = tuple(run for run in good if run.settings["posterior"] != PAPERS)
+    known = good if protocol else [run for run in every if run.record.get("status") == "ok"]
     notes = []
     if bad_lines:
         notes.append(
@@ -161,7 +161,7 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
             f"run and {_was(bad_lines)} left out: {few(map(str, bad_lines))}."
         )
     if left:
-        notes.append(f"Runs with other training protocols were left out: {few(left)}.")
+        notes.append(f"Beside the paper's, runs of other protocols are left out: {few(left)}.")
     if not good:
         notes.append(
             "There are no finished runs in this directory yet: only the paper's numbers are shown."
@@ -180,7 +180,7 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
             "show the settings with most splits (of these the newest), and 'Other settings' the "
             f"rest: {count(others, 'group')}."
         )
-    return Results(store, chosen, cells, others, families, tuple(notes))
+    return Results(store, chosen, cells, others, tuple(known), tuple(notes))
 
 
 def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:

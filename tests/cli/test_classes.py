@@ -1,0 +1,195 @@
+"""Targets that name classes: fit, predict, info, explain and the report."""
+
+import io
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deepwishart import DeepKernelClassifier
+from deepwishart.cli.scores import check_report
+from deepwishart.tables import TableError, holds_classes, read_labels
+
+from .conftest import make_table, refused, run
+
+TINY = ["--depth", "1", "--inducing", "8", "--max-iter", "25", "--samples", "1"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The small table with a text target in three classes, one of them rare."""
+    frame = make_table().drop("rent")
+    x = frame["x"].to_numpy()
+    kind = np.array(["low", "mid", "top"])[np.digitize(x, [-0.5, 1.8])]
+    frame = frame.with_columns(pl.Series("kind", kind), pl.Series("code", np.digitize(x, [0.0])))
+    path = tmp_path_factory.mktemp("classes") / "table.csv"
+    frame.write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    """A model with its report; what fit said, and the page."""
+    out = tmp_path_factory.mktemp("classes") / "model"
+    page = out.with_suffix(".html")
+    options = [
+        "--drop",
+        "code",
+        "--drop",
+        "price",
+        "--holdout",
+        "0.3",
+        "--out",
+        out,
+        "--report",
+        page,
+    ]
+    result = run("fit", table, "--target", "kind", *options, *TINY)
+    assert result.exit_code == 0, result.output
+    return out, result, page.read_text()
+
+
+def test_text_starts_a_classifier_and_says_so(fitted):
+    out, result, _ = fitted
+    assert "kind names 3 classes (low, mid, top): this is a classifier" in result.stderr
+    for words in ("log loss", "accuracy", "Brier score", "majority-class guess", "happened"):
+        assert words in result.stdout
+    assert list(DeepKernelClassifier.load(out / "regressor").classes_) == ["low", "mid", "top"]
+
+
+def test_the_model_is_better_than_the_guess(fitted):
+    facts = json.loads(run("info", fitted[0], "--json").stdout)
+    scores = facts["holdout"]["targets"]["kind"]
+    assert scores.keys() == {"model", "majority", "linear"}
+    assert scores["model"]["log_loss"] < scores["majority"]["log_loss"] - 0.2
+    assert scores["model"]["accuracy"] > scores["majority"]["accuracy"]
+    assert facts["data"]["classes"] == ["low", "mid", "top"]
+    assert "noise" not in run("info", fitted[0]).stdout
+
+
+def test_the_page_has_the_reliability_diagram(fitted):
+    text = re.sub(r"data:image[^\"]+", "", fitted[2])
+    for words in ("log loss", "Brier score", "majority-class guess", "reliability", "true class"):
+        assert words in text
+    assert "RMSE" not in text and "Calibration" not in text
+
+
+def test_predict_writes_a_column_for_each_class(table, fitted):
+    result = run("predict", fitted[0], table, "--keep", "kind")
+    assert result.exit_code == 0, result.output
+    found = pl.read_csv(io.BytesIO(result.stdout_bytes))
+    assert found.columns == ["kind", "class", "p_low", "p_mid", "p_top"]
+    probabilities = found.select("p_low", "p_mid", "p_top").to_numpy()
+    np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-12)
+    labels = np.array(["low", "mid", "top"])[probabilities.argmax(1)]
+    assert found["class"].to_list() == labels.tolist()
+    assert (found["class"] == found["kind"]).mean() > 0.7
+
+
+def test_quantiles_are_for_numbers(table, fitted):
+    refused(run("predict", fitted[0], table, "--quantiles", "0.5"), "this model predicts classes")
+
+
+def test_unseen_categories_have_the_priors_probabilities(table, fitted, tmp_path):
+    odd = pl.read_csv(table).with_columns(colour=pl.lit("plaid")).head(2)
+    odd.write_csv(tmp_path / "odd.csv")
+    result = run("predict", fitted[0], tmp_path / "odd.csv", "--unseen", "prior")
+    found = (
+        pl.read_csv(io.BytesIO(result.stdout_bytes)).select("p_low", "p_mid", "p_top").to_numpy()
+    )
+    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+def test_explain_draws_probabilities(table, fitted, tmp_path):
+    result = run("explain", fitted[0], table, "--columns", "x", "--repeats", "1", "--json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert {row["target"] for row in facts["dependence"]} == {"P(low)", "P(mid)", "P(top)"}
+    assert all(0.0 <= row["lower"] <= row["upper"] <= 1.0 for row in facts["dependence"])
+    assert max(facts["relevance"], key=lambda row: row["importance"])["name"] == "x"
+
+
+def test_truth_values_and_numbers_that_are_categories(table, tmp_path):
+    options = ["--holdout", "0.2", "--quiet", *TINY]
+    first = run("fit", table, "--target", "new", "--out", tmp_path / "new", *options)
+    assert first.exit_code == 0, first.output
+    found = run("predict", tmp_path / "new", table).stdout
+    assert found.splitlines()[0] == "class,p_false,p_true"
+    codes = ["--target", "code", "--categorical", "code", "--cv", "2"]
+    second = run("fit", table, *codes, "--out", tmp_path / "code", *options, "--json")
+    assert second.exit_code == 0, second.output
+    facts = json.loads(second.stdout)
+    assert facts["cv"]["targets"]["code"]["model"]["accuracy"]["mean"] > 0.7
+    assert run("predict", tmp_path / "code", table).stdout.startswith("class,p_0,p_1")
+
+
+def test_a_class_beside_another_target(table, tmp_path):
+    targets = ["--target", "kind", "--target", "price"]
+    result = run("fit", table, *targets, "--out", tmp_path / "model", *TINY)
+    refused(result, "'kind' names classes: it has to be the only one")
+
+
+def test_a_rare_class_is_not_held_out(tmp_path):
+    frame = make_table(30).drop("rent")
+    kind = ["a", "b"] * 14 + ["b", "once"]
+    frame.with_columns(pl.Series("kind", kind)).write_csv(tmp_path / "table.csv")
+    for seed in range(2):
+        out = tmp_path / f"model{seed}"
+        options = ["--out", out, "--holdout", "0.5", "--seed", seed, "--quiet", *TINY]
+        result = run("fit", tmp_path / "table.csv", "--target", "kind", *options)
+        assert result.exit_code == 0, result.output
+        assert list(DeepKernelClassifier.load(out / "regressor").classes_) == ["a", "b", "once"]
+
+
+def test_quick_demo_of_classes(tmp_path):
+    result = run("demo", "--classification", "--quick", "--out", tmp_path / "demo")
+    assert result.exit_code == 0, result.output
+    for words in ("log loss", "accuracy", "Brier score", "plain GP", "deep Wishart"):
+        assert words in result.output
+    text = (tmp_path / "demo" / "index.html").read_text()
+    assert text.count("<figure") == 2
+    assert not re.search(r"<script|<link|@import|src=.http", text)
+    for words in ("Reliability", "true class", "malignant", "Training"):
+        assert words in text
+
+
+# ---- labels in tables ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        (["yes", "no", None], True),
+        (["1", "0", "1"], False),
+        (["1", "two", "3"], False),
+        ([True, False, None], True),
+        ([None, None, None], False),
+        ([0, 1, 2], False),
+    ],
+)
+def test_what_names_classes(values, answer):
+    assert holds_classes(pl.DataFrame({"y": values}), "y") is answer
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a"] * 5, "'y' is 'a' in every row"),
+        ([f"name {number}" for number in range(50)], "50 different values in 50 rows"),
+    ],
+)
+def test_labels_that_are_no_classes(values, message):
+    with pytest.raises(TableError, match=message):
+        read_labels(pl.DataFrame({"y": values}), "y")
+
+
+@pytest.mark.parametrize("curve", [{}, {"said": [0.1], "happened": [0.2], "number": []}, [1]])
+def test_a_damaged_report_is_noticed(curve):
+    scores = {"log_loss": 0.1, "accuracy": 0.9, "brier": 0.1}
+    report = {"rows": 3, "targets": {"y": {"model": scores, "majority": scores}}}
+    check_report(report)
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        check_report({**report, "reliability": curve})

@@ -1,0 +1,133 @@
+"""deepwishart fit --report, --cv and --json; deepwishart explain."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deepwishart.cli.directory import ModelDirectory
+
+from .conftest import TINY, make_table, refused, run
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """One run with everything, on a table with two targets and a date."""
+    folder = tmp_path_factory.mktemp("report")
+    table = make_table().with_columns(
+        sold=pl.date(2024, 1, 1) + pl.duration(days=pl.int_range(60)), price=1000 * pl.col("price")
+    )
+    table.write_csv(folder / "train.csv")
+    result = run(
+        *["fit", folder / "train.csv", "--target", "price", "--target", "rent", "--out"],
+        *[folder / "m", "--report", folder / "r.html", "--cv", 2, "--json", "--holdout", 0.3],
+        *TINY,
+    )
+    assert result.exit_code == 0, result.output
+    return folder, json.loads(result.stdout)
+
+
+def test_json_has_the_outcome(outcome):
+    folder, facts = outcome
+    assert facts["model"] == str(folder / "m") and facts["report"] == str(folder / "r.html")
+    assert (facts["steps"], facts["rows"], facts["left_out"]) == (15, 42, 0)
+    assert facts["holdout"]["rows"] == 18
+    models = facts["holdout"]["targets"]["rent"]
+    assert list(models) == ["model", "constant", "linear", "gp"]
+    assert all(np.isfinite(score) for scores in models.values() for score in scores.values())
+
+
+def test_cross_validation_holds_out_every_row_once(outcome):
+    folder, facts = outcome
+    assert (facts["cv"]["folds"], facts["cv"]["rows"]) == (2, 60)
+    rmse = facts["cv"]["targets"]["price"]["constant"]["rmse"]
+    truth = pl.read_csv(folder / "train.csv")["price"].to_numpy()
+    order = np.random.default_rng(0).permutation(60)
+    each = []
+    for part, rest in ((order[:30], order[30:]), (order[30:], order[:30])):
+        each.append(np.sqrt(np.mean((truth[part] - truth[rest].mean()) ** 2)))
+    np.testing.assert_allclose(rmse["mean"], np.mean(each), rtol=1e-9)
+    np.testing.assert_allclose(rmse["standard_error"], abs(each[0] - each[1]) / 2, rtol=1e-9)
+    assert "cross-validated in 2 parts" in run("info", folder / "m").output
+
+
+def test_the_page_needs_nothing_else_and_has_everything(outcome):
+    folder, facts = outcome
+    page = (folder / "r.html").read_text()
+    assert not re.search(r"https?:|//|@import|<script|<link|url\((?!#)", page)
+    assert "prefers-color-scheme: dark" in page
+    # Two targets: truth, calibration, residuals each; relevance and training once.
+    assert page.count("<svg") == page.count("</svg>") == 2 * 3 + 2
+    for word in ("plain GP", "linear model", "constant guess", "Cross-validated", "sold (date"):
+        assert word in page
+    rmse = facts["holdout"]["targets"]["price"]["model"]["rmse"]
+    assert f"<td>{rmse:,.0f}</td>" in page.replace(" class=best", "")
+    assert "e+0" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--report", "none/r.html"], ["--report", "no such directory"]),
+        (["--report", "r.pdf"], [".html", "r.pdf"]),
+        (["--report", "r.html", "--holdout", "0"], ["--holdout"]),
+        (["--cv", "31"], ["--cv 31", "2 to 30"]),
+    ],
+)
+def test_wishes_that_cannot_be_met(outcome, tmp_path, more, words):
+    command = ["fit", outcome[0] / "train.csv", "--target", "price", "--out", tmp_path / "m", *TINY]
+    refused(run(*command, *more), *words)
+    assert not (tmp_path / "m").exists()
+
+
+def test_explain(outcome, tmp_path):
+    folder, _ = outcome
+    out = tmp_path / "why"
+    command = ["explain", folder / "m", folder / "train.csv", "--rows", 20, "--repeats", 2]
+    result = run(*command, "--out", out, "--columns", "colour", "sold", "x")
+    assert result.exit_code == 0, result.output
+    assert "20 rows of 60" in result.stderr and "lost without it" in result.stdout
+    files = {"relevance.csv", "relevance.png", "dependence.csv", "dependence.png"}
+    assert {each.name for each in out.iterdir()} == files | {"dependence2.png"}
+    relevance = pl.read_csv(out / "relevance.csv")
+    assert set(relevance["column"]) == {"x", "size", "colour", "new", "sold"}
+    assert (relevance["standard_error"] >= 0).all() and (relevance["lengthscale"] > 0).all()
+    dependence = pl.read_csv(out / "dependence.csv")
+    assert set(dependence["target"]) == {"price", "rent"}
+    assert (dependence["lower"] <= dependence["upper"]).all()
+    assert dependence.filter(column="colour")["value"].unique().sort().to_list() == [
+        *["blue", "green", "red"]
+    ]
+    again = json.loads(run(*command, "--columns", "x", "--json").stdout)
+    assert {each["name"] for each in again["relevance"]} == set(relevance["column"])
+    assert {each["column"] for each in again["dependence"]} == {"x"}
+
+
+def test_explain_without_targets(outcome, tmp_path):
+    folder, _ = outcome
+    pl.read_csv(folder / "train.csv").drop("rent").write_csv(tmp_path / "t.csv")
+    result = run("explain", folder / "m", tmp_path / "t.csv", "--columns", "new")
+    assert result.exit_code == 0
+    assert "lengthscales only" in result.stderr and "lost without" not in result.stdout
+    refused(run("explain", folder / "m", folder / "train.csv", "--columns", "siz"), "'size'")
+
+
+def test_what_is_averaged_is_what_functions_say(outcome):
+    """The mean curve lies where the regressor's own predictions average to."""
+    from deepwishart.estimators.relevance import dependence
+
+    folder, _ = outcome
+    saved = ModelDirectory(folder / "m").load()
+    table = pl.read_csv(folder / "train.csv").head(15)
+    X = saved.encoder.encode(table).to_numpy()
+    values = np.array([[-1.0], [1.0]])
+    found = dependence(saved.regressor, X, [0], values, num_functions=400)
+    for value, mean in zip(values, found.mean, strict=True):
+        changed = X.copy()
+        changed[:, 0] = value
+        names = saved.encoder.feature_names
+        expected = saved.regressor.predict(pl.DataFrame(changed, schema=names)).mean(0)
+        spread = (found.upper - found.lower).max(0) / np.sqrt(400)
+        assert (abs(mean - expected) < 2 * spread).all()

@@ -1,0 +1,82 @@
+"""How many inducing points, and how many layers, without training anything."""
+
+import numpy as np
+import pytest
+
+from deepwishart.pipeline import Bound, Fitted, ScaledModel, inducing_points, search_depth
+from deepwishart.training import History, TrainingError
+
+X = np.linspace(-1.0, 1.0, 20)[:, None]
+
+
+def search(bounds, shallow=20, deep=10, error=0.01, **ends):
+    """The search over models whose bounds are given by depth and inducing points."""
+
+    def fit(depth, points):
+        bound = bounds[depth, points]
+        if isinstance(bound, Exception):
+            raise bound
+        scaled = ScaledModel.build("dwp", X, X, depth=depth, num_inducing=points)
+        stopped_by = ends.get("interrupted") == depth
+        history = History(stopped_by="interrupt" if stopped_by else "max_iter")
+        return Fitted(scaled, history, Bound(bound, error if depth > 1 else 0.0))
+
+    best = search_depth(fit, shallow, deep)
+    tried = [(each["depth"], each["num_inducing"]) for each in best.history.tried]
+    return best, (best.scaled.model.depth, best.scaled.model.num_inducing), tried
+
+
+def test_a_single_layer_is_kept_when_two_are_no_better():
+    _, kept, tried = search({(1, 20): 1.0, (1, 10): 0.9, (2, 10): 0.905})
+    assert kept == (1, 20)
+    assert tried == [(1, 20), (1, 10), (2, 10)]
+
+
+def test_deeper_models_are_tried_while_the_bound_rises():
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.4, (4, 10): 1.41, (5, 10): 9.0}
+    best, kept, tried = search(bounds)
+    assert kept == (3, 10)
+    assert tried == [(1, 20), (1, 10), (2, 10), (3, 10), (4, 10)]
+    assert best.history.tried[3]["elbo"] == 1.4 and best.history.tried[3]["standard_error"] == 0.01
+
+
+def test_the_standard_error_of_the_difference_decides():
+    bounds = {(1, 10): 1.0, (2, 10): 1.2, (3, 10): 1.21, (4, 10): 1.5}
+    assert search(bounds, shallow=10)[1] == (2, 10)
+    assert search(bounds | {(5, 10): 1.5}, shallow=10, error=0.005)[1] == (4, 10)
+
+
+def test_a_deeper_model_may_not_pay_much_for_its_fewer_points():
+    """Better than a single layer with as few points, and compared with all rows almost as good."""
+    bounds = {(1, 20): 1.0, (1, 10): 0.8, (3, 10): 0.0}
+    assert search(bounds | {(2, 10): 0.97})[1] == (1, 20)
+    assert search(bounds | {(2, 10): 0.99})[1] == (2, 10)
+
+
+def test_with_as_many_points_nothing_is_trained_twice():
+    _, kept, tried = search({(1, 10): 1.0, (2, 10): 0.9}, shallow=10)
+    assert (kept, tried) == ((1, 10), [(1, 10), (2, 10)])
+
+
+@pytest.mark.parametrize(("when", "kept"), [(1, (1, 20)), (2, (2, 10)), (3, (2, 10))])
+def test_an_interrupt_ends_the_search(when, kept):
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1}
+    best, found, tried = search(bounds, interrupted=when)
+    assert found == kept and best.history.stopped_by == "interrupt"
+    assert tried[-1][0] == when
+
+
+def test_a_model_that_cannot_be_trained_is_left_out():
+    failure = TrainingError("NaN everywhere.", step=3, layer="layer 1", last_good=None)
+    with pytest.warns(UserWarning, match=r"2 layers could not be trained .* NaN everywhere"):
+        _, kept, _ = search({(1, 20): 1.0, (1, 10): 0.9, (2, 10): failure})
+    assert kept == (1, 20)
+    with pytest.raises(TrainingError):
+        search({(1, 20): failure})
+
+
+def test_inducing_points():
+    assert inducing_points(1_500, 1) == 1_500 and inducing_points(2_000, 1) == 447
+    assert inducing_points(50, 1) == inducing_points(50, 4) == 50
+    assert (inducing_points(500, 2), inducing_points(9_000, 2)) == (200, 100)
+    assert inducing_points(800, 1, collapsed=False) == 100

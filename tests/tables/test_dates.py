@@ -1,0 +1,87 @@
+"""ISO dates and times become numbers."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from deepwishart.tables import TableEncoder, TableError
+
+WHEN = ["2023-12-31 06:30", "2024-01-01T18:00:00", "2024-02-29", "2024-01-01 20:00+02:00"]
+PARTS = ("year", "day of year", "weekday", "hour", "elapsed days")
+
+
+def moments(parts: list[dt.datetime]) -> np.ndarray:
+    first = min(parts)
+    return np.array(
+        [
+            [
+                when.year,
+                when.timetuple().tm_yday,
+                when.isoweekday(),
+                when.hour + when.minute / 60,
+                (when - first) / dt.timedelta(days=1),
+            ]
+            for when in parts
+        ]
+    )
+
+
+def test_parts_are_those_of_the_calendar():
+    table = pl.DataFrame({"t": WHEN})
+    encoder = TableEncoder.fit(table)
+    assert encoder.columns[0].parts == PARTS
+    assert encoder.feature_names[1] == "t: day of year"
+    times = [
+        dt.datetime(2023, 12, 31, 6, 30),
+        dt.datetime(2024, 1, 1, 18),
+        dt.datetime(2024, 2, 29),
+        dt.datetime(2024, 1, 1, 18),  # the offset is taken off
+    ]
+    np.testing.assert_allclose(encoder.encode(table).to_numpy(), moments(times), atol=1e-9)
+
+
+def test_only_parts_that_vary():
+    days = [f"2024-03-{day:02}" for day in (4, 11, 18)]  # Mondays
+    encoder = TableEncoder.fit(pl.DataFrame({"t": days}))
+    assert encoder.columns[0].parts == ("day of year", "elapsed days")
+    assert str(encoder.columns[0]) == "t (date: day of year, elapsed days)"
+    assert TableEncoder.fit(pl.DataFrame({"t": days[:1] * 3})).columns[0].parts == PARTS[-1:]
+
+
+def test_text_and_types_agree():
+    times = [dt.datetime(2024, 1, 1, 6), dt.datetime(2024, 5, 1, 7, 15)]
+    typed = pl.DataFrame({"t": times, "d": [t.date() for t in times]})
+    zoned = typed.with_columns(pl.col("t").dt.replace_time_zone("UTC"))
+    encoder = TableEncoder.fit(typed)
+    expected = encoder.encode(typed)
+    for other in (typed.cast(pl.String), zoned):
+        assert TableEncoder.fit(other) == encoder
+        assert encoder.encode(other).equals(expected)
+
+
+def test_json_and_imputation():
+    table = pl.DataFrame({"t": ["2024-01-01", None, "2024-01-03", "2024-01-09"]})
+    with pytest.raises(TableError, match="'t' has 1 missing"):
+        TableEncoder.fit(table)
+    encoder = TableEncoder.fit(table, impute="median")
+    assert TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
+    assert encoder.encode(table)["t: elapsed days"].to_list() == [0.0, 2.0, 2.0, 8.0]
+
+
+def test_new_dates_count_from_the_first_of_training():
+    encoder = TableEncoder.fit(pl.DataFrame({"t": ["2024-01-01", "2024-01-02"]}))
+    new = encoder.encode(pl.DataFrame({"t": ["2023-12-31"]}))
+    assert new["t: elapsed days"].to_list() == [-1.0]
+
+
+def test_what_is_no_date():
+    table = pl.DataFrame({"t": ["2024-01-01", "2024-01-02", "2024-02-30"]})
+    with pytest.raises(TableError, match=r"'t' holds dates, but '2024-02-30' in row 3"):
+        TableEncoder.fit(table)
+    assert len(TableEncoder.fit(table, categorical=["t"]).feature_names) == 3
+    encoder = TableEncoder.fit(table.head(2))
+    with pytest.raises(TableError, match=r"'t' has 'soon' in row 1 where an ISO date"):
+        encoder.encode(pl.DataFrame({"t": ["soon"]}))

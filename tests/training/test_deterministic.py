@@ -1,0 +1,116 @@
+"""A single layer by L-BFGS."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+import deepwishart as dw
+from deepwishart.objectives import elbo
+from deepwishart.training import deterministic, train_deterministic
+
+
+@pytest.fixture(scope="module")
+def problem():
+    generator = torch.Generator().manual_seed(7)
+    X = torch.randn(60, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(60, 1, generator=generator, dtype=torch.float64)
+    y = (2.0 * X[:, :1]).sin() + 0.3 * X[:, 1:] + 0.2 * noise
+    return (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+
+
+def single(problem, process="dwp", **options):
+    return dw.build(process, *problem, depth=1, output="collapsed", **options)
+
+
+@pytest.mark.parametrize("process", ["dwp", "dsvi"])
+def test_with_all_rows_it_is_the_exact_gp(problem, process):
+    X, y = problem
+    model = single(problem, process, num_inducing=60)
+    history = train_deterministic(model, X, y)
+    assert history.stopped_by == "converged"
+    kernel = ConstantKernel() * RBF(np.ones(2)) + WhiteKernel()
+    exact = GaussianProcessRegressor(kernel).fit(X.numpy(), y.numpy().ravel())
+    evidence = exact.log_marginal_likelihood_value_ / 60
+    assert history.elbo[-1] == pytest.approx(evidence, abs=1e-4)
+    bound = elbo(model, X, y, num_data=60, num_samples=1).item()
+    assert bound == pytest.approx(evidence, abs=1e-3)  # what jitter takes
+    mean, std = exact.predict(X.numpy() + 0.1, return_std=True)
+    prediction = model.predict(X + 0.1)
+    np.testing.assert_allclose(prediction.mean, mean, atol=5e-3)
+    np.testing.assert_allclose(prediction.stddev, std, atol=5e-3)
+    # The points have stayed at the rows.
+    assert deterministic._all_rows_induce(model, X)
+
+
+def test_duplicated_rows_are_no_obstacle(problem):
+    X, y = (torch.cat([part, part[:20]]) for part in problem)
+    model = single((X, y), num_inducing=80)
+    assert model.num_inducing == 60
+    history = train_deterministic(model, X, y)
+    assert deterministic._all_rows_induce(model, X) and history.stopped_by == "converged"
+
+
+def test_few_points_move_and_end_close_to_the_evidence(problem):
+    X, y = problem
+    model = single(problem, num_inducing=15)
+    before = model.inducing_inputs.detach().clone()
+    history = train_deterministic(model, X, y)
+    assert not torch.equal(model.inducing_inputs, before)
+    exact = train_deterministic(single(problem, num_inducing=60), X, y)
+    assert exact.elbo[-1] - 0.05 < history.elbo[-1] < exact.elbo[-1]
+    assert history.elbo == sorted(history.elbo)
+    assert model.inducing_inputs.requires_grad and model.inducing_inputs.grad is None
+
+
+def test_single_precision_comes_back_and_agrees(problem):
+    X, y = problem
+    model = single(problem, num_inducing=60, dtype=torch.float32)
+    history = train_deterministic(model, X.float(), y.float())
+    assert model.dtype == torch.float32 and model.training_inputs.dtype == torch.float32
+    double = train_deterministic(single(problem, num_inducing=60), X, y)
+    assert history.elbo[-1] == pytest.approx(double.elbo[-1], abs=1e-4)
+
+
+def test_steps_are_limited_and_appended(problem):
+    model = single(problem, num_inducing=60)
+    history = train_deterministic(model, *problem, max_iter=3)
+    assert (history.stopped_by, history.step) == ("max_iter", [0, 1, 2])
+    train_deterministic(model, *problem, max_iter=2, history=history)
+    assert history.step == [0, 1, 2, 3, 4]
+    assert history.elbo == sorted(history.elbo)
+
+
+def test_a_failing_evaluation_is_passed_over(problem, monkeypatch):
+    """Here and there the bound cannot be computed; L-BFGS goes round it."""
+    model, calls = single(problem, num_inducing=60), []
+    usual = deterministic._Objective._bound
+
+    def sometimes(self):
+        calls.append(1)
+        if len(calls) == 4:
+            raise dw.linalg.CholeskyError("not positive definite")
+        return usual(self)
+
+    monkeypatch.setattr(deterministic._Objective, "_bound", sometimes)
+    history = train_deterministic(model, *problem)
+    assert len(calls) > 5 and history.elbo[-1] > history.elbo[0] + 0.1
+
+
+def test_ctrl_c_keeps_the_last_step(problem):
+    model = single(problem, num_inducing=60)
+
+    def interrupt(event):
+        if event.step == 2:
+            raise KeyboardInterrupt
+
+    history = train_deterministic(model, *problem, progress=interrupt)
+    assert (history.stopped_by, len(history)) == ("interrupt", 3)
+    bound = elbo(model, *problem, num_data=60, num_samples=1).item()
+    assert bound == pytest.approx(history.elbo[-1], abs=1e-3)
+
+
+def test_deep_models_are_refused(problem):
+    with pytest.raises(ValueError, match="one layer with output='collapsed'"):
+        train_deterministic(dw.build("dwp", *problem, depth=2, num_inducing=5), *problem)
