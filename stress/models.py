@@ -175,9 +175,9 @@ def _odd_value(folder: Path, rng: random.Random) -> tuple[str, bool]:
     document = json.loads((folder / name).read_text())
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         inside = document.get("content", document) if rng.random() < 0.9 else document
-        path = rng.choice(list(_paths(inside)))
-        value = rng.choice((DELETED, *ODD))
-        _replace(inside, path, value)
+        if not (paths := list(_paths(inside))):
+            break
+        _replace(inside, rng.choice(paths), rng.choice((DELETED, *ODD)))
     (folder / name).write_text(json.dumps(document))
     reseal(folder)
     return f"{name}: odd values", True

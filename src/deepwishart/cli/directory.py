@@ -121,7 +121,9 @@ class ModelDirectory:
         content = {"status": status, "run": self.run, "settings": self.settings}
         write_atomically(self.run_file, json.dumps(content, indent=2))
         if status == "finished":
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
+            # What a killed process was about to write is of no use to anybody.
+            for left in (self.checkpoints, *self.path.glob(".*.tmp")):
+                shutil.rmtree(left, ignore_errors=True)
 
     def save(self, model: SavedModel, *, interrupted: bool) -> bool:
         """Put a model in place, and keep the one that was there in ``previous/``; ``False`` if the
@@ -129,11 +131,14 @@ class ModelDirectory:
         if self.regressor.exists():
             if interrupted and self._saved_by() != self.run:
                 return False
-            copy, previous = self.path / f".previous{PARTIAL}", self.path / "previous"
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(self.regressor, copy)
-            shutil.rmtree(previous, ignore_errors=True)
-            os.rename(copy, previous)
+            previous = self.path / "previous"
+            # A run that was killed after it had put its model in place keeps what it replaced.
+            if self._saved_by() != self.run or not previous.exists():
+                copy = self.path / f".previous{PARTIAL}"
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(self.regressor, copy)
+                shutil.rmtree(previous, ignore_errors=True)
+                os.rename(copy, previous)
         tensors, config, history = to_record(model.regressor)
         table = {"encoder": model.encoder.to_dict(), "targets": model.targets, "fit": model.fit}
         write_model(self.regressor, tensors, {**config, "table": table}, history)
