@@ -85,7 +85,7 @@ def test_intervals_are_quantiles_and_quantiles_invert_the_distribution(data, fit
 
 @pytest.mark.parametrize("coverage", [0.0, 1.0, -1, 90])
 def test_coverage_outside_zero_and_one(coverage, data, fitted):
-    with pytest.raises(ValueError, match="coverage must lie strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="coverage must be strictly between 0 and 1"):
         fitted.predict_interval(data[0], coverage)
 
 

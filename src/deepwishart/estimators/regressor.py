@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from deepwishart._support.arguments import number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.conformal import conformal_quantile
@@ -133,8 +134,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             coverage: the probability, for each column of the target.
             conformal: use the calibration rows.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}.")
+        coverage = number("coverage", coverage, high=1.0)
         distribution = self.predict_distribution(X)
         if conformal:
             check_is_fitted(
