@@ -339,11 +339,14 @@ def test_a_pickle_is_never_executed(saved):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content: content["structure"].update(depth=3), "tensors of 2 layers"),
+        (lambda content: content["structure"].update(depth=3), "depth is 3, but"),
         (lambda content: content.update(num_inducing=4), "should have the sizes"),
         (lambda content: content["structure"].update(process="xyz"), "Unknown process 'xyz'"),
         (lambda content: content["parameters"].update(surprise=1), "surprise"),
-        (lambda content: content["parameters"].update(depth=-1), "depth must be an integer"),
+        (
+            lambda content: content["parameters"].update(depth=-1),
+            "depth must be 'auto' or an integer",
+        ),
         (lambda content: content.pop("seed"), "seed"),
     ],
 )

@@ -287,7 +287,9 @@ def test_inputs_far_from_the_training_data(data, fitted):
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True, None])
 @pytest.mark.parametrize("name", ["depth", "n_inducing", "n_predict_samples"])
 def test_counts(name, value, make, data):
-    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got {value!r}"):
+    also = "" if name == "n_predict_samples" else "'auto' or "
+    message = f"{name} must be {also}an integer of at least 1, got {value!r}"
+    with pytest.raises(ValueError, match=message):
         make(**{name: value}).fit(*data)
 
 
