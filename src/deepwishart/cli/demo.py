@@ -208,7 +208,7 @@ def _pictures(
         plots.predictions(intervals, test[1][inner], target=TARGET),
         f"The {SHOWN_ROWS} held-out points nearest the inner end of the roll, where it bends most, "
         "in the order of their predicted angle, with 90% intervals. Of all points nine in ten "
-        "should lie inside, see the table; here, where noise in the inputs counts most, it is fewer.",
+        "should lie inside, see the table; here, where noise in the inputs counts most, fewer do.",
     )
     curves = {
         name: metrics.calibration_curve(one.prediction, test[1]) for name, one in fitted.items()
