@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,12 +20,14 @@ ELSEWHERE = {"train_distributed"}  # needs several processes: tests/training/tes
 STEPS = {
     "classify_digits": 60,
     "compare_processes": 5,
+    "counts": 40,
     "custom_kernel": 40,
     "custom_layer": 40,
     "custom_likelihood": 60,
     "distributions_alone": 200,
     "function_samples": 100,
     "multi_output": 60,
+    "noise_that_changes": 80,
     "optimise_with_botorch": 100,
     "tabular_intervals": 150,
 }
@@ -121,6 +124,23 @@ def test_optimise_with_botorch(capsys, tmp_path) -> None:
     text = run("optimise_with_botorch", capsys, "--figure", str(figure), "--rounds", "3")
     assert number(r"\n +3 .* (\S+)\n", text) > 5.5  # it began at 3.03
     assert figure.stat().st_size > 10_000
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run("counts", capsys)
+    poisson, other = map(float, re.findall(r"log probability per row +(\S+)", text))
+    assert other > poisson
+    low, high = map(int, re.search(r"in 4 hours: (\d+) to (\d+)", text).groups())
+    assert low < 4 * np.e < high
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_noise_that_changes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = run("noise_that_changes", capsys, "--figure", str(tmp_path / "noise.svg"))
+    constant, changing = map(float, re.findall(r"test log likelihood +(\S+)", text))
+    assert changing > constant + 0.1
+    assert (tmp_path / "noise.svg").stat().st_size > 10_000
 
 
 def test_distributions_alone(capsys) -> None:

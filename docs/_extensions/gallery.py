@@ -11,12 +11,14 @@ DRAWN = Path(__file__).parents[1] / "_build" / "drawn"
 STEPS = {
     "classify_digits": 150,
     "compare_processes": 30,
+    "counts": 100,
     "custom_kernel": 100,
     "custom_layer": 100,
     "custom_likelihood": 100,
     "distributions_alone": 200,
     "function_samples": 200,
     "multi_output": 100,
+    "noise_that_changes": 200,
     "optimise_with_botorch": 100,
     "tabular_intervals": 150,
 }

@@ -21,9 +21,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import probabilities, tensor
+
 __all__ = [
     "CalibrationCurve",
     "MixturePrediction",
+    "OtherPrediction",
     "calibration_curve",
     "crps",
     "interval_coverage",
@@ -31,6 +34,7 @@ __all__ = [
     "rmse",
 ]
 
+_DRAWS = 1000
 _PAIR_ELEMENTS = 2**22  # elements of one samples x samples x rows block of the CRPS
 
 
@@ -50,7 +54,7 @@ class MixturePrediction(Protocol):
         ...
 
 
-Prediction = MixturePrediction | tuple[Any, Any]
+Prediction = Any  # what the module's description says
 
 
 class CalibrationCurve(NamedTuple):
@@ -58,6 +62,34 @@ class CalibrationCurve(NamedTuple):
 
     levels: np.ndarray
     observed: np.ndarray
+
+
+@runtime_checkable
+class OtherPrediction(Protocol):
+    """A prediction whose components are not Gaussian: counts, or noise of another kind.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
+    >>> counts = dw.build("dwp", X, 0 * X, num_inducing=4, likelihood=dw.likelihoods.Poisson())
+    >>> isinstance(counts.predict(X, num_samples=5), OtherPrediction)
+    True
+    """
+
+    gaussian: bool
+    discrete: bool
+    mean: Any
+
+    def log_prob(self, y: Any) -> Any:
+        """Log density, or log probability, of each row, ``(N,)``."""
+        ...
+
+    def cdf(self, y: Any) -> Any:
+        """Distribution function, in the shape of ``y``."""
+        ...
+
+    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
+        """Draws, with a leading dimension more than ``y``."""
+        ...
 
 
 def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
@@ -76,6 +108,9 @@ def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> 
     >>> round(log_likelihood(([0.0, 0.0], [1.0, 1.0]), [0.0, 0.0]), 4)
     -0.9189
     """
+
+    if _is_other(prediction):
+        return _result(_array(prediction.log_prob(_targets(y))), per_row)
 
     def density(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
         terms = -0.5 * ((target - mean) / std).square() - std.log() - 0.5 * math.log(2 * math.pi)
@@ -97,7 +132,10 @@ def rmse(prediction: Prediction, y: Any) -> float:
     >>> rmse(([1.0, 2.0], [1.0, 1.0]), [1.0, 4.0]) == 2**0.5
     True
     """
-    errors = _map(lambda mean, _, target: mean.mean(0) - target, prediction, y)
+    if _is_other(prediction):
+        errors = _array(prediction.mean).reshape(_targets(y).shape) - _array(y)
+    else:
+        errors = _map(lambda mean, _, target: mean.mean(0) - target, prediction, y)
     # Dividing by the largest error first keeps squares of very large or small errors finite.
     largest = float(np.abs(errors).max()) or 1.0
     return largest * float(np.sqrt(np.square(errors / largest).mean()))
@@ -113,7 +151,8 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
 
     with :math:`A(\mu, \sigma^2) = 2\sigma\varphi(\mu/\sigma) + \mu(2\Phi(\mu/\sigma) - 1)`, the
     mean absolute value of a Gaussian (Grimit et al., 2006). In units of the target, averaged over
-    rows and columns. Costs :math:`S^2` per target.
+    rows and columns. Costs :math:`S^2` per target. Where components are not Gaussian, the two
+    expectations are means over 1,000 draws, always the same ones.
 
     Args:
         prediction: see the module's description.
@@ -123,6 +162,9 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
     >>> round(crps(([0.0], [1.0]), [0.0]), 4)  # (2**0.5 - 1) / pi**0.5
     0.2337
     """
+
+    if _is_other(prediction):
+        return _result(_crps_from_draws(prediction, _targets(y)), per_row)
 
     def score(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
         rows = max(1, _PAIR_ELEMENTS // (mean.shape[0] ** 2 * mean.shape[2]))
@@ -135,7 +177,7 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
         )
         return _mean_absolute(target - mean, std).mean(0) - 0.5 * spread
 
-    return _result(_map(score, prediction, y).reshape(tuple(_tensor(y).shape)), per_row)
+    return _result(_map(score, prediction, y).reshape(tuple(_tensor("y", y).shape)), per_row)
 
 
 def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> float:
@@ -143,7 +185,8 @@ def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> 
 
     .. math:: \frac1{ND} \sum_{nd} 1\big[|2 F_{nd}(y_{nd}) - 1| \le c\big].
 
-    A calibrated prediction covers ``coverage`` of the targets.
+    A calibrated prediction covers ``coverage`` of the targets. Intervals of counts have whole
+    numbers as ends, which belong to them, and so cover more.
 
     Args:
         prediction: see the module's description.
@@ -154,7 +197,9 @@ def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> 
     0.75
     """
     (level,) = _check_levels(coverage, "coverage")
-    return float((np.abs(2.0 * _map(_mixture_cdf, prediction, y) - 1.0) <= level).mean())
+    at, below = _reached(prediction, y)
+    tail = 0.5 * (1.0 - level)
+    return float(((at >= tail) & (below <= 1.0 - tail)).mean())
 
 
 def calibration_curve(
@@ -164,7 +209,8 @@ def calibration_curve(
 
     .. math:: \hat p(\ell) = \frac1{ND} \sum_{nd} 1[F_{nd}(y_{nd}) \le \ell].
 
-    A calibrated prediction has :math:`\hat p(\ell) = \ell`.
+    A calibrated prediction has :math:`\hat p(\ell) = \ell`. For counts, :math:`F` is the mean of
+    its values just below and at the target.
 
     Args:
         prediction: see the module's description.
@@ -175,8 +221,31 @@ def calibration_curve(
     array([0.25, 0.5 ])
     """
     chosen = _check_levels(np.linspace(0.05, 0.95, 19) if levels is None else levels, "levels")
-    reached = np.sort(_map(_mixture_cdf, prediction, y).ravel())
+    reached = np.sort(np.mean(_reached(prediction, y), axis=0).ravel())
     return CalibrationCurve(chosen, np.searchsorted(reached, chosen, side="right") / reached.size)
+
+
+def _is_other(prediction: Any) -> bool:
+    return getattr(prediction, "gaussian", True) is False
+
+
+def _reached(prediction: Prediction, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The distribution function at the targets and, if they are counts, just below them."""
+    if not _is_other(prediction):
+        value = _map(_mixture_cdf, prediction, y)
+        return value, value
+    targets = _targets(y)
+    value = _array(prediction.cdf(targets))
+    return value, _array(prediction.cdf(targets - 1.0)) if prediction.discrete else value
+
+
+def _crps_from_draws(prediction: Any, targets: Tensor) -> np.ndarray:
+    """:math:`\\mathbb E|X - y| - \\tfrac12 \\mathbb E|X - X'|`, the latter from sorted draws."""
+    drawn = _array(prediction.sample(_DRAWS, torch.Generator().manual_seed(0)))
+    drawn = np.sort(drawn.reshape(_DRAWS, *targets.shape), axis=0)
+    rank = 2.0 * np.arange(1, _DRAWS + 1) - _DRAWS - 1.0
+    spread = np.tensordot(rank, drawn, axes=1) / (_DRAWS * (_DRAWS - 1))
+    return np.asarray(np.abs(drawn - targets.numpy()).mean(0) - spread)
 
 
 def _mean_absolute(mu: Tensor, sigma: Tensor) -> Tensor:
@@ -194,12 +263,7 @@ def _map(
     function: Callable[[Tensor, Tensor, Tensor], Tensor], prediction: Prediction, y: Any
 ) -> np.ndarray:
     """``function(means, standard deviations, targets)`` of chunks ``(S, n, D)`` and ``(n, D)``."""
-    targets = _tensor(y)
-    if targets.ndim not in (1, 2) or targets.numel() == 0:
-        raise ValueError(
-            "y must have shape (rows,) or (rows, columns), none of them 0; got "
-            f"{tuple(targets.shape)}."
-        )
+    targets = _targets(y)
     table = targets.unsqueeze(-1) if targets.ndim == 1 else targets
     chunks: Iterator[tuple[Any, Any]]
     if isinstance(prediction, MixturePrediction):
@@ -208,7 +272,7 @@ def _map(
         chunks = iter([_from_pair(prediction, targets)])
     parts, done = [], 0
     for mean, std in chunks:
-        mean, std = _tensor(mean), _tensor(std)
+        mean, std = _tensor("mean", mean), _tensor("stddev", std)
         piece = table[done : done + mean.shape[1]].to(mean.device)
         if piece.shape != mean.shape[1:]:
             raise ValueError(
@@ -219,7 +283,20 @@ def _map(
         done += mean.shape[1]
     if done != table.shape[0]:
         raise ValueError(f"y has {table.shape[0]} rows, but the prediction has {done}.")
-    return np.concatenate(parts)
+    values = np.concatenate(parts)
+    if np.isnan(values).any():
+        raise ValueError("The numbers are too large to be scored. Divide them by a constant first.")
+    return values
+
+
+def _targets(y: Any) -> Tensor:
+    targets = _tensor("y", y)
+    if targets.ndim not in (1, 2) or targets.numel() == 0:
+        raise ValueError(
+            "y must have shape (rows,) or (rows, columns), none of them 0; got "
+            f"{tuple(targets.shape)}."
+        )
+    return targets
 
 
 def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -231,7 +308,14 @@ def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
             "A prediction is an object with components(), or a pair (mean, stddev) of arrays; got "
             f"this {type(prediction).__name__}: {prediction!r}."
         ) from None
-    mean, std = torch.broadcast_tensors(_tensor(mean), _tensor(std))
+    mean, std = _tensor("mean", mean), _tensor("stddev", std)
+    try:
+        mean, std = torch.broadcast_tensors(mean, std)
+    except RuntimeError:
+        raise ValueError(
+            f"mean has shape {tuple(mean.shape)} and stddev {tuple(std.shape)}; they do not go "
+            "together."
+        ) from None
     mixture = mean if mean.ndim == targets.ndim + 1 else mean.unsqueeze(0)
     if mixture.shape[1:] != targets.shape:
         shape = tuple(targets.shape)
@@ -246,16 +330,19 @@ def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check_levels(levels: Any, name: str) -> np.ndarray:
-    values = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-    if values.ndim != 1 or not bool(((values > 0) & (values < 1)).all()):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {levels}.")
-    return values
+    return np.atleast_1d(probabilities(name, levels))
 
 
-def _tensor(values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().to(torch.float64)
-    return torch.as_tensor(np.array(values, dtype=np.float64))
+def _tensor(name: str, values: Any) -> Tensor:
+    found = tensor(name, values).to(torch.float64)
+    if not bool(found.isfinite().all()):
+        raise ValueError(f"{name} has NaN or infinite values, which no score can make sense of.")
+    return found
+
+
+def _array(values: Any) -> np.ndarray:
+    plain = values.detach().cpu() if isinstance(values, Tensor) else values
+    return np.asarray(plain, dtype=np.float64)
 
 
 def _result(values: np.ndarray, per_row: bool) -> Any:

@@ -23,6 +23,7 @@ from deepwishart.layers import (
     LayerSample,
     OutputLayer,
     OutputSample,
+    StackedOutputLayer,
     WishartLayer,
 )
 from deepwishart.layers.gaussian import ProjectedSample
@@ -62,6 +63,15 @@ OUTPUTS = {
     "inducing": GPOutputLayer(kernel(), TARGETS),
     "inducing, one column": GPOutputLayer(Matern52(dtype=torch.float64), TARGETS[:, :1]),
     "doubly stochastic": DoublyStochasticOutputLayer(kernel(), POINTS, TARGETS, precision=9.0),
+    "stacked": StackedOutputLayer(
+        [GPOutputLayer(kernel(), TARGETS[:, :2]), GPOutputLayer(kernel(), 0.3 * TARGETS[:, 2:])]
+    ),
+    "stacked, doubly stochastic": StackedOutputLayer(
+        [
+            DoublyStochasticOutputLayer(kernel(), POINTS, columns, precision=9.0)
+            for columns in TARGETS.split(1, dim=1)
+        ]
+    ),
     "collapsed": CollapsedOutputLayer(kernel(), 3),
     "collapsed, matern": CollapsedOutputLayer(Matern52(dtype=torch.float64), 1),
     "collapsed, own points": CollapsedOutputLayer(kernel(), 2, inducing_inputs=POINTS + 0.1),

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import deepwishart as dw
-from deepwishart.likelihoods import Categorical
+from deepwishart.likelihoods import Categorical, HeteroscedasticGaussian, Poisson
 from deepwishart.linalg import CholeskyError
 from deepwishart.models import ProcessSample
 from deepwishart.training import CheckpointStore, History, Protocol, train
@@ -26,6 +26,12 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "own inducing points": {"process": "dsvi", "batch_size": 8},
     "classes": {"process": "dwp", "batch_size": 7, "likelihood": Categorical(3)},
+    "counts": {"process": "dwp", "batch_size": 7, "likelihood": Poisson()},
+    "input-dependent noise": {
+        "process": "dsvi",
+        "batch_size": 8,
+        "likelihood": HeteroscedasticGaussian(),
+    },
     "a rank without rows": {"process": "dwp", "batch_size": 1},
     "a rank without rows now and then": {"process": "dwp", "batch_size": 2},
     "resumed": {"process": "dwp", "batch_size": 7, "stop_after": 9},

@@ -114,6 +114,17 @@ def fit(
         str,
         _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
     ] = "auto",
+    likelihood: Annotated[
+        str,
+        _model(
+            "How targets scatter: gaussian, heteroscedastic (noise depends on the inputs), "
+            "student_t (outliers), poisson or negative_binomial (counts)."
+        ),
+    ] = "gaussian",
+    exposure: Annotated[
+        str | None,
+        _model("Column with the time, area or population that counts were made over."),
+    ] = None,
     posterior: Annotated[
         str, _model("Mixing of the Bartlett factor: bartlett (none), rows, columns, rows_columns.")
     ] = "bartlett",

@@ -37,7 +37,8 @@ from deepwishart.estimators import (
     DeepKernelEstimator,
     DeepKernelRegressor,
 )
-from deepwishart.estimators.checks import check_parameters
+from deepwishart.estimators.checks import LIKELIHOODS, check_counts, check_parameters
+from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.linalg import CholeskyError
 from deepwishart.tables.problems import listing
 from deepwishart.training import TrainingError
@@ -92,8 +93,14 @@ def run_fit(
     _check_wishes(wishes, settings["holdout"])
     prepared = prepare(data, settings, quiet=wishes.quiet)
     if prepared.classes:
+        if settings["likelihood"] != "gaussian":
+            raise CommandError(
+                f"--likelihood {settings['likelihood']} is for numbers, but the target "
+                f"{printable(settings['target'][0], 60)} names classes."
+            )
         regressor = _as_classifier(regressor, prepared, settings["target"][0], wishes.quiet)
     split = prepared.hold_out()
+    _check_counts(settings, prepared, split)
     folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
     for remark in prepared.remarks if not wishes.quiet else ():
         note(remark)
@@ -146,6 +153,28 @@ def _as_classifier(
         if name in known and value != usual[name]
     }
     return DeepKernelClassifier(**chosen)
+
+
+def _check_counts(settings: Mapping[str, Any], prepared: Prepared, split: Split) -> None:
+    """Refuse targets that are no counts, and an exposure that is no column of numbers."""
+    counts = issubclass(LIKELIHOODS[settings["likelihood"]], CountLikelihood)
+    if counts:
+        check_counts(prepared.y, settings["target"])
+    if settings["exposure"] is None:
+        return
+    if not counts:
+        raise CommandError(
+            "--exposure is for counts: give --likelihood poisson or negative_binomial with it."
+        )
+    if settings["exposure"] not in split.encoder.feature_names:
+        known = listing(split.encoder.feature_names, 8)
+        raise CommandError(
+            f"--exposure {printable(settings['exposure'], 60)} is no column of numbers among the "
+            f"inputs: {known}."
+        )
+    exposures = prepared.table[settings["exposure"]].cast(float, strict=False)
+    if not (exposures > 0).all():
+        raise CommandError(f"--exposure {printable(settings['exposure'], 60)}: not all positive.")
 
 
 def _check_wishes(wishes: Wishes, holdout: float) -> None:
@@ -206,7 +235,9 @@ def _score(
             if linear and not plain:
                 others = {"linear": score_linear(model, split.train, split.test)}
             prediction = model.predict_distribution(split.test[0])
-            report = holdout_report(prediction, split.test[1], targets, others)
+            report = holdout_report(
+                prediction, split.test[1], targets, others, train=split.train[1]
+            )
     check_report(report)
     return report
 
@@ -263,7 +294,7 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
     console.print(
         f"{regressor.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
         f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row"
-        f"{'' if isinstance(regressor, DeepKernelClassifier) else ' (standardised)'}"
+        f"{' (standardised)' if regressor.model_.likelihood.location_scale else ''}"
     )
     for table in (*report_tables(about["cv"]), *report_tables(about["holdout"])):
         console.print(table)

@@ -71,15 +71,10 @@ def info(
 
 def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
-    import numpy as np
-
     regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
     settings, history = fit.get("settings", {}), regressor.history_
     classes = getattr(regressor, "classes_", None)
-    noise: Any = np.zeros(0)
-    if classes is None:
-        noise = model.likelihood.noise
-        noise = noise.detach().sqrt().cpu().numpy() * regressor._scaled.targets.scale
+    known = {} if classes is not None else _describe_likelihood(regressor)
     return {
         "model": {
             "process": regressor.process,
@@ -87,6 +82,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
             "width": regressor.width or regressor.n_features_in_,
             "inducing": regressor.n_inducing_,
             "kernel": regressor.kernel,
+            "likelihood": getattr(regressor, "_fitted_likelihood", None),
             "dtype": regressor.dtype,
             "parameters": sum(p.numel() for p in model.parameters()),
         },
@@ -111,10 +107,40 @@ def describe(saved: SavedModel) -> dict[str, Any]:
             "version": fit.get("version"),
         },
         "feature_names": saved.encoder.feature_names,
-        "layers": [_describe_layer(layer) for layer in (*model.layers, model.output)],
-        "noise": dict(zip(saved.targets, noise.tolist(), strict=False)),
+        "layers": [
+            _describe_layer(layer)
+            for layer in (*model.layers, *getattr(model.output, "parts", [model.output]))
+        ],
+        "noise": dict(zip(saved.targets, known.get("standard deviation", ()), strict=False)),
+        "likelihood": {
+            target: {name: values[index] for name, values in known.items()}
+            for index, target in enumerate(saved.targets)
+            if known
+        },
         "holdout": fit.get("holdout"),
         "cv": fit.get("cv"),
+    }
+
+
+def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
+    """What the likelihood has learned, one number for each target, in units of the data."""
+    likelihood, units = regressor.model_.likelihood, regressor._scaled.targets.scale
+
+    def values(parameter: Any) -> Any:
+        return parameter.detach().exp().cpu().numpy().reshape(-1)
+
+    found = {
+        "log_noise": ("standard deviation", lambda value: value**0.5 * units),
+        "log_scale": ("scale", lambda value: value * units),
+        "log_excess": ("degrees of freedom", lambda value: (2.0 + value).repeat(len(units))),
+        "log_rate": ("typical rate", lambda value: value),
+        "log_dispersion": ("dispersion", lambda value: value),
+    }
+    typical = "typical " if regressor._fitted_likelihood == "heteroscedastic" else ""
+    return {
+        f"{typical}{found[name][0]}": found[name][1](values(parameter)).tolist()
+        for name, parameter in likelihood.named_parameters()
+        if name in found
     }
 
 
@@ -159,9 +185,10 @@ def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
         ]
         if layer["mixing"] is not None:
             lines[layer["name"]].append(f"mixing q {layer['mixing']:.3f}")
-    noise = facts["noise"].items()
     shown = [
-        f"standard deviation of {printable(name, 60)}: {plain(value)}" for name, value in noise
+        f"{what} of {printable(name, 60)}: {plain(value)}"
+        for name, known in facts["likelihood"].items()
+        for what, value in known.items()
     ]
     return {**lines, "noise": shown} if shown else lines
 

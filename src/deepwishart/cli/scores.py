@@ -44,12 +44,14 @@ def holdout_report(
     y: np.ndarray,
     targets: Sequence[str],
     others: Mapping[str, list[dict[str, float]]] | None = None,
+    train: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Scores of a prediction for rows held out, and of a guess that ignores their inputs.
 
-    ``others`` has the scores of further models, one entry for each target.
+    ``others`` has the scores of further models, one entry for each target; ``train`` are the
+    targets that were trained on.
     """
-    found = {"model": score(prediction, y), "constant": score_constant(prediction, y)}
+    found = {"model": score(prediction, y), "constant": score_constant(prediction, y, train)}
     found |= others or {}
     by_target = {
         name: {which: scores[index] for which, scores in found.items()}

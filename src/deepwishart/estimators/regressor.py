@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from deepwishart._support.arguments import number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.conformal import conformal_quantile
@@ -40,8 +41,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             best is kept (:func:`deepwishart.pipeline.search_depth`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
-            ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`): a single layer
-            has all rows up to 1,500.
+            ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`); a single
+            layer has all rows up to 1,500.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
         ard: whether the first layer has a lengthscale for each input, or one for all.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
@@ -133,8 +134,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             coverage: the probability, for each column of the target.
             conformal: use the calibration rows.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}.")
+        coverage = number("coverage", coverage, high=1.0)
         distribution = self.predict_distribution(X)
         if conformal:
             check_is_fitted(

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli as TorchBernoulli
 from torch.nn.functional import logsigmoid
 
-from deepwishart._support.choices import unknown
+from deepwishart._support.choices import check_choice
 from deepwishart.likelihoods.base import Mixture
 from deepwishart.likelihoods.classes import ClassLikelihood
 
@@ -40,8 +40,7 @@ class Bernoulli(ClassLikelihood):
     num_nodes = 20  # exact to 1e-5 where the latent's variance is 4
 
     def __init__(self, num_outputs: int = 1, link: str = "probit", **options: Any) -> None:
-        if link not in _LINKS:
-            raise ValueError(unknown("link", link, _LINKS))
+        check_choice("link", link, _LINKS)
         super().__init__(2, num_outputs, num_outputs, **options)
         self.link = link
 

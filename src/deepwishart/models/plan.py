@@ -107,13 +107,14 @@ def make_output(
     points of one that has its own."""
     own = points if isinstance(points, Tensor) else None
     parts: list[OutputLayer] = []
-    for first in latents:
+    for number, first in enumerate(latents, 1):
         kernel = plan.make_kernel(len(plan.kernels) - 1)
         if output == "collapsed":
             return CollapsedOutputLayer(
                 kernel, first.shape[1], inducing_inputs=own, jitter=plan.output_jitter
             )
-        options: dict[str, Any] = {"precision": precision, "jitter": plan.jitter}
+        name = "the output layer" if len(latents) == 1 else f"part {number} of the output layer"
+        options: dict[str, Any] = {"precision": precision, "name": name, "jitter": plan.jitter}
         if own is None:
             parts.append(GPOutputLayer(kernel, first, **options))
         else:

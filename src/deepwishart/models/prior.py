@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import whole_number
 from deepwishart.distributions import GramDistribution, MatrixNormal
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def sample_prior(
     >>> sample.grams[0].shape, sample.outputs.shape
     (torch.Size([4, 6, 6]), torch.Size([4, 6, 1]))
     """
+    whole_number("num_samples", num_samples)
     kernels = [layer.kernel for layer in (*model.layers, model.output)]
     kernel_matrix = kernels[0].square(model.scale_inputs(model.check_inputs(X)))
     kernel_matrix = kernel_matrix.expand(num_samples, -1, -1)
@@ -107,8 +109,13 @@ class Prior:
         norms = self.model.scale_inputs(X).square().sum(-1).expand(self.num_samples, -1)
         if self.model.depth > 1:
             norms = torch.stack([self._last_norms(row) for row in X.split(1)], dim=1)
-        variance = self.model.output.kernel.on_diagonal(norms).expand_as(norms).unsqueeze(-1)
-        variance = variance.expand(-1, -1, self.model.likelihood.num_latents)
+        output = self.model.output
+        parts: list[Any] = [*getattr(output, "parts", [output])]
+        variances = [
+            part.kernel.on_diagonal(norms).expand_as(norms).unsqueeze(-1).expand(-1, -1, part.width)
+            for part in parts
+        ]
+        variance = torch.cat(variances, dim=-1)
         return torch.zeros_like(variance), variance
 
     def _last_norms(self, row: Tensor) -> Tensor:

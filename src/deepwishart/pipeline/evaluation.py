@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from deepwishart import metrics
+from deepwishart.likelihoods.counts import Counts
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
 from deepwishart.pipeline.scaled_model import RescaledPredictive
@@ -79,11 +81,17 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
     columns = range(len(prediction.scaling.scale))
+    if not prediction.gaussian:
+        return [_score_law(_Law(prediction, y, each), y, each) for each in columns]
     return _scores([_Marginal(prediction.standardised, each) for each in columns], prediction, y)
 
 
-def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
+def score_constant(
+    prediction: RescaledPredictive, y: np.ndarray, train: np.ndarray | None = None
+) -> list[dict[str, float]]:
     """The scores of a guess with mean and standard deviation of the training rows for all inputs.
+
+    Counts are not standardised, and their guess, a negative binomial, needs the counts ``train``.
 
     >>> from deepwishart.pipeline import ScaledModel
     >>> X = np.array([[0.0], [10.0], [20.0]])
@@ -92,6 +100,9 @@ def score_constant(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[s
     8.165
     """
     shape = (len(prediction), len(prediction.scaling.scale))
+    if prediction.discrete and train is not None:
+        guesses = (_CountGuess.of(column, len(y)) for column in train.reshape(len(train), -1).T)
+        return [_score_law(guess, y, column) for column, guess in enumerate(guesses)]
     return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
 
 
@@ -135,3 +146,81 @@ class _Marginal(NamedTuple):
     def components(self) -> Iterator[tuple[Tensor, Tensor]]:
         for mean, std in self.prediction.components():
             yield mean[..., [self.column]], std[..., [self.column]]
+
+
+def _score_law(law: Any, y: np.ndarray, column: int) -> dict[str, float]:
+    """Scores of one column from its distribution in original units."""
+    targets = y.reshape(len(y), -1)[:, column]
+    return {
+        "log_likelihood": metrics.log_likelihood(law, targets),
+        "rmse": metrics.rmse(law, targets),
+        "crps": metrics.crps(law, targets),
+        "coverage90": metrics.interval_coverage(law, targets, 0.9),
+    }
+
+
+@dataclass(frozen=True)
+class _Law:
+    """One column of a prediction of any kind; ``targets`` are all columns of its rows."""
+
+    prediction: RescaledPredictive
+    targets: np.ndarray
+    column: int
+    gaussian: ClassVar[bool] = False
+
+    @property
+    def discrete(self) -> bool:
+        return self.prediction.discrete
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._one(self.prediction.mean)
+
+    def log_prob(self, y: Tensor) -> np.ndarray:
+        return self.prediction.log_prob(self._all(y), by_column=True)[:, self.column]
+
+    def cdf(self, y: Tensor) -> np.ndarray:
+        return self._one(self.prediction.cdf(self._all(y)))
+
+    def sample(self, num_samples: int, generator: torch.Generator | None) -> np.ndarray:
+        drawn = self.prediction.sample(num_samples, generator)
+        return drawn.reshape(num_samples, len(self.prediction), -1)[..., self.column]
+
+    def _one(self, values: np.ndarray) -> np.ndarray:
+        return values.reshape(len(self.prediction), -1)[:, self.column]
+
+    def _all(self, y: Tensor) -> np.ndarray:
+        table = np.array(self.targets, dtype=np.float64).reshape(len(self.prediction), -1)
+        table[:, self.column] = y
+        return table
+
+
+@dataclass(frozen=True)
+class _CountGuess:
+    """The same distribution for every row."""
+
+    law: Counts
+    gaussian: ClassVar[bool] = False
+    discrete: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, counts: np.ndarray, num_rows: int) -> _CountGuess:
+        mean = float(counts.mean()) or 0.5 / len(counts)
+        dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
+        shape = torch.zeros(num_rows, dtype=torch.float64)
+        return cls(Counts(shape + math.log(mean), shape + dispersion))
+
+    @property
+    def mean(self) -> Tensor:
+        return self.law.mean
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self.law.log_prob(y)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self.law.cdf(y)
+
+    def sample(self, num_samples: int, generator: torch.Generator | None) -> Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return self.law.sample((num_samples,))

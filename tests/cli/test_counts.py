@@ -1,0 +1,85 @@
+"""fit, predict and info with likelihoods other than Gaussian noise."""
+
+import io
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from .conftest import TINY, refused, run
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory):
+    random = np.random.default_rng(0)
+    x, hours = random.uniform(-2, 2, 80), random.uniform(1, 9, 80)
+    frame = pl.DataFrame({"x": x, "hours": hours, "visits": random.poisson(hours * np.exp(x))})
+    path = tmp_path_factory.mktemp("counts") / "visits.csv"
+    frame.write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(visits, tmp_path_factory):
+    out = tmp_path_factory.mktemp("counts") / "model"
+    chosen = ["--likelihood", "poisson", "--exposure", "hours", "--json"]
+    result = run("fit", visits, "--target", "visits", "--out", out, *chosen, *TINY)
+    assert result.exit_code == 0, result.output
+    return out, json.loads(result.stdout)
+
+
+def test_the_report_is_about_counts(model):
+    _, facts = model
+    scores = facts["holdout"]["targets"]["visits"]
+    # A guess with the mean of about 11 and the spread of the training rows.
+    assert -5 < scores["constant"]["log_likelihood"] < -2
+    assert scores["model"]["log_likelihood"] > scores["constant"]["log_likelihood"]
+
+
+def test_predictions_are_whole_numbers_in_proportion_to_the_exposure(model, visits, tmp_path):
+    result = run("predict", model[0], visits, "--quantiles", "0.05", "0.95")
+    found = pl.read_csv(io.StringIO(result.stdout))
+    ends = found.select("q0.05", "q0.95").to_numpy()
+    assert np.array_equal(ends, ends.round()) and (ends >= 0).all()
+    longer = pl.read_csv(visits).with_columns(pl.col("hours") * 10)
+    longer.write_csv(tmp_path / "longer.csv")
+    tenfold = run("predict", model[0], tmp_path / "longer.csv").stdout
+    ratio = pl.read_csv(io.StringIO(tenfold))["mean"] / found["mean"]
+    np.testing.assert_allclose(ratio.to_numpy(), 10.0, rtol=1e-6)
+
+
+def test_info_says_what_was_learned(model):
+    assert "typical rate of visits" in " ".join(run("info", model[0]).output.split())
+    facts = json.loads(run("info", model[0], "--json").output)
+    assert facts["model"]["likelihood"] == "poisson" and facts["noise"] == {}
+    assert facts["likelihood"]["visits"]["typical rate"] > 0
+
+
+def test_two_output_kernels_are_shown(train_csv, tmp_path):
+    out = tmp_path / "model"
+    chosen = ["--likelihood", "heteroscedastic"]
+    result = run(
+        "fit", train_csv, "--target", "price", "--out", out, "--drop", "rent", *chosen, *TINY
+    )
+    assert result.exit_code == 0, result.output
+    shown = " ".join(run("info", out).output.split())
+    assert "part 2 of the output layer" in shown
+    assert "typical standard deviation of price" in shown
+
+
+def test_refusals(visits, train_csv, tmp_path):
+    out = tmp_path / "model"
+    for table, target, words, chosen in (
+        (visits, "x", ("no whole number", "poisson"), ["--likelihood", "poisson"]),
+        (visits, "visits", ("Did you mean 'poisson'",), ["--likelihood", "poison"]),
+        (visits, "visits", ("is no column",), ["--likelihood", "poisson", "--exposure", "hour"]),
+        (visits, "visits", ("for counts",), ["--exposure", "hours"]),
+        (visits, "visits", ("not all positive",), ["--likelihood", "poisson", "--exposure", "x"]),
+        (train_csv, "colour", ("names classes",), ["--likelihood", "student_t"]),
+    ):
+        result = run("fit", table, "--target", target, "--out", out, *chosen, *TINY)
+        if words[0] == "no whole number":  # or negative, whichever comes first
+            assert "which is n" in result.stderr
+            words = ("poisson",)
+        refused(result, *words)

@@ -1,0 +1,158 @@
+"""Counts: their distribution against SciPy's, and the likelihoods made of it."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+import deepwishart as dw
+from deepwishart import metrics
+from deepwishart.likelihoods import NegativeBinomial, Poisson
+from deepwishart.likelihoods.counts import Counts
+from deepwishart.testing import check_likelihood
+
+PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+KINDS = {
+    "poisson": Poisson(1),
+    "poisson, two targets": Poisson(2),
+    "negative binomial": NegativeBinomial(1),
+    "negative binomial, two targets": NegativeBinomial(2, dispersion=2.0),
+    "negative binomial, nearly poisson": NegativeBinomial(1, dispersion=1e-6),
+}
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", KINDS)
+def test_contract(name, dtype):
+    check_likelihood(KINDS[name], dtype=dtype)
+
+
+@pytest.mark.parametrize("mean", [1e-3, 0.3, 5.0, 80.0, 1e4])
+@pytest.mark.parametrize("dispersion", [0.0, 1e-6, 1e-3, 0.099, 0.101, 3.0])
+def test_distribution_is_scipys(mean, dispersion):
+    spread = (mean + dispersion * mean**2) ** 0.5
+    y = np.unique(np.clip(np.round(mean + spread * np.linspace(-5, 8, 60)), 0, None))
+    law = stats.poisson(mean)
+    if dispersion:
+        law = stats.nbinom(1 / dispersion, 1 / (1 + dispersion * mean))
+    for dtype, tolerance in ((torch.float64, 1e-7), (torch.float32, 1e-5)):
+        found = Counts(*torch.tensor([np.log(mean), dispersion], dtype=dtype).unbind())
+        values = torch.tensor(y, dtype=dtype)
+        size = 1.0 + np.abs(y * np.log(mean)) + y + np.abs(law.logpmf(y))
+        error = np.abs(found.log_prob(values).double().numpy() - law.logpmf(y)) / size
+        assert error.max() < tolerance
+        below = np.abs(found.cdf(values).double().numpy() - law.cdf(y)).max()
+        assert below < (1e-4 if dtype == torch.float64 else 1e-2)
+    assert float(found.cdf(torch.tensor(-1.0))) == 0.0
+
+
+def test_steps_from_count_to_count():
+    law = Counts(torch.tensor(1.3), torch.tensor(0.4))
+    for count in (0, 1, 7):
+        ratio = law.log_prob(torch.tensor(count + 1.0)) - law.log_prob(torch.tensor(float(count)))
+        torch.testing.assert_close(law.ratio(count), ratio.exp(), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("y", [0.0, 3.0, 40.0])
+def test_poisson_expectation_is_scipys_density_integrated(y):
+    likelihood, m, v = Poisson(1), 1.2, 0.4
+    found = likelihood.expected_log_prob(*(torch.full((1, 1), each).double() for each in (y, m, v)))
+    expected, _ = integrate.quad(
+        lambda f: stats.norm.pdf(f, m, v**0.5) * stats.poisson.logpmf(y, np.exp(f)), m - 7, m + 7
+    )
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-7)
+
+
+def test_negative_binomial_expectation_is_scipys_density_integrated():
+    likelihood, m, v = NegativeBinomial(1, dispersion=0.7), 1.2, 0.4
+    found = likelihood.expected_log_prob(*(torch.full((1, 1), each).double() for each in (3, m, v)))
+    expected, _ = integrate.quad(
+        lambda f: (
+            stats.norm.pdf(f, m, v**0.5)
+            * stats.nbinom.logpmf(3, 1 / 0.7, 1 / (1 + 0.7 * np.exp(f)))
+        ),
+        m - 7,
+        m + 7,
+    )
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-6)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", ["poisson", "negative binomial"])
+@pytest.mark.parametrize("size", [-1e4, -100.0, 100.0, 1e4])
+def test_extreme_latents(name, dtype, size):
+    likelihood = KINDS[name].to(dtype)
+    mean = torch.full((2, 1), size, dtype=dtype, requires_grad=True)
+    variance = torch.full_like(mean, 50.0).detach().requires_grad_()
+    y = torch.tensor([[0.0], [1e6]], dtype=dtype)
+    value = likelihood.expected_log_prob(y, mean, variance)
+    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
+    assert bool(value.isfinite().all())
+    assert all(bool(each.isfinite().all()) for each in gradients)
+    assert bool(likelihood.predictive(mean, variance).components.log_prob(y).isfinite().all())
+
+
+@pytest.mark.parametrize("kind", [Poisson, NegativeBinomial])
+def test_an_exposure_shifts_the_rate(kind):
+    plain, exposed = kind(1), kind(1, exposure=True)
+    y, mean, variance = (torch.full((3, 1), each).double() for each in (4.0, 0.2, 0.1))
+    known = torch.cat([y, torch.full_like(y, 1.5)], dim=1)
+    torch.testing.assert_close(
+        exposed.expected_log_prob(known, mean, variance),
+        plain.expected_log_prob(y, mean + 1.5, variance),
+    )
+    exposed.start_from(torch.tensor([[6.0, 0.0], [14.0, np.log(3.0)]]))
+    assert float(exposed.rate.detach()) == pytest.approx(20.5 / 4)
+    assert exposed.initial_latents(known).shape == (3, 1)
+
+
+@pytest.fixture(scope="module", params=[(Poisson, 3.0), (NegativeBinomial, 400.0)])
+def prediction(request):
+    """Predictions of small and of large counts, from a model that has not been trained."""
+    kind, rate = request.param
+    generator = torch.Generator().manual_seed(0)
+    X = 4 * torch.rand(30, 2, generator=generator, dtype=torch.float64) - 2
+    y = torch.round(rate * X[:, :1].sin().exp())
+    model = dw.build("dwp", X, y, num_inducing=8, likelihood=kind(1))
+    return model.predict(X[:6], 20, generator), y[:6]
+
+
+def test_quantiles_are_the_first_counts_that_reach_a_level(prediction):
+    prediction, _ = prediction
+    for level in (1e-4, 0.05, 0.5, 0.95):
+        found = prediction.quantile(level)
+        assert bool((found == found.round()).all() and (found >= 0).all())
+        assert bool((prediction.cdf(found) >= level - 1e-9).all())
+        assert bool((prediction.cdf(found - 1) < level + 1e-9).all())
+
+
+def test_predictive_is_what_simulation_gives(prediction):
+    prediction, y = prediction
+    drawn = prediction.sample(20_000, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(drawn.mean(0), prediction.mean, rtol=0.04, atol=0)
+    torch.testing.assert_close(drawn.std(0), prediction.stddev, rtol=0.15, atol=0)
+    for value in (y[:, 0], prediction.quantile(0.9)):
+        below = (drawn <= value).double().mean(0)
+        assert float((below - prediction.cdf(value)).abs().max()) < 0.02
+    if float(y.max()) < 30:
+        share = (drawn == y[:, 0]).double().mean(0)
+        assert float((share - prediction.log_prob(y).exp()).abs().max()) < 0.015
+
+
+def test_scores_of_counts(prediction):
+    prediction, y = prediction
+    assert metrics.log_likelihood(prediction, y[:, 0]) == pytest.approx(
+        float(prediction.log_prob(y).mean())
+    )
+    error = prediction.mean - y[:, 0]
+    assert metrics.rmse(prediction, y[:, 0]) == pytest.approx(float(error.square().mean().sqrt()))
+    low, high = prediction.quantile(0.05), prediction.quantile(0.95)
+    inside = ((low <= y[:, 0]) & (y[:, 0] <= high)).double().mean()
+    assert metrics.interval_coverage(prediction, y[:, 0]) == float(inside)
+    counts = torch.arange(20_000, dtype=torch.float64)
+    at = torch.stack([prediction.cdf(each.expand(6)) for each in counts[:60]])
+    if float(at[-1].min()) > 1 - 1e-6:  # sum over counts of (F - 1[x >= y])^2
+        exact = (at - (counts[:60, None] >= y[:, 0])).square().sum(0).mean()
+        assert metrics.crps(prediction, y[:, 0]) == pytest.approx(float(exact), rel=0.05)
+    levels, observed = metrics.calibration_curve(prediction, y[:, 0], [0.1, 0.9])
+    assert bool((np.diff(observed) >= 0).all()) and len(levels) == 2

@@ -1,0 +1,118 @@
+"""Noise that depends on the inputs, and noise with heavy tails."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+import deepwishart as dw
+from deepwishart.likelihoods import HeteroscedasticGaussian, StudentT
+from deepwishart.testing import check_likelihood
+from deepwishart.training import Protocol, train
+
+PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+KINDS = {
+    "heteroscedastic": HeteroscedasticGaussian(1, noise=0.3),
+    "heteroscedastic, two targets": HeteroscedasticGaussian(2),
+    "student t": StudentT(1),
+    "student t, nearly gaussian": StudentT(2, scale=1.0, degrees=500.0),
+}
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", KINDS)
+def test_contract(name, dtype):
+    check_likelihood(KINDS[name], dtype=dtype)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", ["heteroscedastic", "student t"])
+@pytest.mark.parametrize("size", [-1e4, -150.0, 150.0, 1e4])
+def test_extreme_latents(name, dtype, size):
+    likelihood = KINDS[name].to(dtype)
+    mean = torch.full((4, likelihood.num_latents), size, dtype=dtype, requires_grad=True)
+    variance = torch.full_like(mean, 100.0).detach().requires_grad_()
+    value = likelihood.expected_log_prob(torch.ones(4, 1, dtype=dtype), mean, variance)
+    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
+    assert bool(value.isfinite().all())
+    assert all(bool(each.isfinite().all()) for each in gradients)
+    mixture = likelihood.predictive(mean.detach(), variance.detach())
+    assert bool(mixture.components.stddev.isfinite().all())
+
+
+def test_gradients_lead_back_from_a_vanishing_noise():
+    """A clamped logarithm would leave the latent where it is."""
+    latents = torch.tensor([[0.0, -90.0]], dtype=torch.float32, requires_grad=True)
+    value = (
+        KINDS["heteroscedastic"]
+        .float()
+        .expected_log_prob(torch.ones(1, 1), latents, torch.zeros(1, 2))
+    )
+    (gradient,) = torch.autograd.grad(value.sum(), latents)
+    assert float(gradient[0, 1]) > 0
+
+
+@pytest.mark.parametrize("degrees", [2.1, 4.0, 60.0])
+def test_predictive_of_student_t_is_a_convolution(degrees):
+    likelihood = StudentT(1, scale=0.2, degrees=degrees)
+    mean, variance = torch.zeros(1, 1).double(), torch.full((1, 1), 0.5).double()
+    mixture = likelihood.predictive(mean, variance)
+    with torch.no_grad():
+        for y, tolerance in ((0.0, 1e-3), (1.0, 1e-3), (5.0, 0.01), (40.0, 0.05)):
+            terms = mixture.components.log_prob(torch.full((1, 1), y).double()).squeeze()
+            found = float((terms + mixture.log_weights).logsumexp(0))
+            density, _ = integrate.quad(
+                lambda f, y=y: stats.norm.pdf(f, 0, 0.5**0.5) * stats.t.pdf(y - f, degrees, 0, 0.2),
+                -5,
+                5,
+                points=[y] if y < 5 else None,
+                limit=200,
+            )
+            assert found == pytest.approx(np.log(density), abs=tolerance)
+
+
+@pytest.mark.parametrize("wrong", [{"scale": 0.0}, {"degrees": 2.0}])
+def test_parameters_are_checked(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        StudentT(1, **wrong)
+    with pytest.raises(ValueError, match="noise is a variance"):
+        HeteroscedasticGaussian(1, noise=-1.0)
+
+
+@pytest.fixture(scope="module")
+def widening():
+    """A sine whose noise grows, and models of it with both kinds of noise."""
+    random = np.random.default_rng(0)
+    x = np.linspace(-2, 2, 400)[:, None]
+    y = np.sin(2 * x) + (0.05 + 0.2 * (x + 2)) * random.standard_normal(x.shape)
+    X, y = torch.as_tensor(x), torch.as_tensor(y)
+    protocol = Protocol.named("fast", len(X)).replace(max_iter=150, kl_anneal=10, num_samples=4)
+    models = {}
+    for name, likelihood in (("constant", None), ("growing", HeteroscedasticGaussian())):
+        models[name] = dw.build("dwp", X, y, num_inducing=15, likelihood=likelihood)
+        train(models[name], X, y, protocol)
+    return models, X, y
+
+
+def test_noise_follows_the_data(widening):
+    models, X, y = widening
+    generator = torch.Generator().manual_seed(0)
+    predictions = {name: model.predict(X, 30, generator) for name, model in models.items()}
+    width = predictions["growing"].stddev
+    assert float(width[-40:].mean() / width[:40].mean()) > 4.0  # in truth 0.81 over 0.09
+    gain = predictions["growing"].log_prob(y) - predictions["constant"].log_prob(y)
+    assert float(gain.mean()) > 0.15
+
+
+def test_predictive_is_what_simulation_gives(widening):
+    """Quantiles, distribution function and moments, against draws through the likelihood."""
+    models, X, _ = widening
+    generator = torch.Generator().manual_seed(0)
+    prediction = models["growing"].predict(X[::40], 30, generator)
+    drawn = prediction.sample(20_000, generator)
+    for level in (0.05, 0.5, 0.95):
+        below = (drawn <= prediction.quantile(level)).double().mean(0)
+        assert float((below - level).abs().max()) < 0.015
+    torch.testing.assert_close(drawn.std(0), prediction.stddev, rtol=0.05, atol=0)
+    at = drawn[0]
+    assert float(((drawn <= at).double().mean(0) - prediction.cdf(at)).abs().max()) < 0.02
