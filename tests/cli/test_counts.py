@@ -59,9 +59,7 @@ def test_info_says_what_was_learned(model):
 def test_two_output_kernels_are_shown(train_csv, tmp_path):
     out = tmp_path / "model"
     chosen = ["--likelihood", "heteroscedastic"]
-    result = run(
-        "fit", train_csv, "--target", "price", "--out", out, "--drop", "rent", *chosen, *TINY
-    )
+    result = run("fit", train_csv, "--target", "price", "--out", out, *chosen, *TINY)
     assert result.exit_code == 0, result.output
     shown = " ".join(run("info", out).output.split())
     assert "part 2 of the output layer" in shown
