@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -35,6 +36,13 @@ def test_choosing() -> None:
     names = run_blocks("choosing", {"__name__": "choosing"})
     assert names["bounds"].keys() == {1, 2}
     assert all(bound.standard_error >= 0 for bound in names["bounds"].values())
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_likelihoods() -> None:
+    names = run_blocks("likelihoods", {"__name__": "likelihoods"})
+    lower, upper = names["lower"], names["upper"]
+    assert lower[0] < np.e < upper[0] and lower[1] < 8 * np.e < upper[1]
 
 
 def test_extending() -> None:
