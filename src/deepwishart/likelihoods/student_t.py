@@ -38,7 +38,7 @@ class StudentT(Likelihood):
         device: of the parameters.
 
     >>> likelihood = StudentT(1, scale=0.5, degrees=4.0)
-    >>> zero = torch.zeros(3, 1)
+    >>> zero = torch.zeros(3, 1, dtype=torch.float64)
     >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero + 1.0).shape
     torch.Size([3])
     """
