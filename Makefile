@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+MINUTES ?= 10
+SEED ?= 0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +11,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo results test lint types pytest docs wheel format clean distclean
+.PHONY: help install demo results test lint types pytest docs stress wheel format clean distclean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -28,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## make the environment in .venv
 
-demo: $(STAMP)  ## compare two models on the diabetes data: build/demo/index.html, about two minutes
+demo: $(STAMP)  ## unroll a Swiss roll with four models: build/demo/index.html, about a minute
 	$(BIN)/deepwishart demo --out build/demo
 
 results: $(STAMP)  ## report on the runs in results/, beside the paper's numbers
@@ -50,6 +52,9 @@ pytest: $(STAMP)  ## run the tests and the examples in docstrings
 docs: $(STAMP)  ## build the documentation into docs/_build/html, warnings are errors
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
+stress: $(STAMP)  ## try to break it for MINUTES=10, from SEED=0; see docs/reliability.rst
+	OMP_NUM_THREADS=1 $(BIN)/python -m stress --seed $(SEED) --minutes $(MINUTES)
+
 # Without isolation: the operations are compiled against the pinned torch of .venv, and no other.
 wheel: $(STAMP)  ## build a wheel with compiled operations for this torch into dist/torch-2.x
 	into="dist/$$($(BIN)/python -c 'from deepwishart._native import prebuilt; print(prebuilt.torch_name())')" && \
@@ -61,7 +66,7 @@ format: $(STAMP)  ## put the code into shape
 
 clean:  ## remove what a build or a test run left behind
 	rm -rf build dist docs/_build docs/gallery docs/plots .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests docs examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests docs examples stress -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## clean, and remove the environment as well
 	rm -rf $(VENV)

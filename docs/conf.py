@@ -65,6 +65,8 @@ sphinx_gallery_conf = {
     "copyfile_regex": r"never",
     "remove_config_comments": True,
 }
+# Pages train for a second or two, and the regressor says that it was too short.
+warnings.filterwarnings("ignore", message="Training ended after|The bound, ")
 # gpytorch, below BoTorch, still compiles its helpers with TorchScript.
 warnings.filterwarnings("ignore", message=r"`torch\.jit\.script.*` is deprecated")
 

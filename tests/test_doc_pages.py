@@ -45,6 +45,17 @@ def test_likelihoods() -> None:
     assert lower[0] < np.e < upper[0] and lower[1] < 8 * np.e < upper[1]
 
 
+def test_classification(tmp_path, monkeypatch) -> None:
+    """With fewer steps than the page takes."""
+    monkeypatch.chdir(tmp_path)
+    (block,) = python_blocks("classification")
+    quick = block.replace("Classifier(random", "Classifier(max_iter=20, n_inducing=10, random")
+    names: dict[str, Any] = {"__name__": "classification"}
+    exec(compile(quick, "classification.rst", "exec"), names)
+    assert names["classifier"].score(names["X_test"], names["y_test"]) > 0.85
+    assert (tmp_path / "tumours" / "config.json").exists()
+
+
 def test_extending() -> None:
     X = torch.linspace(-1, 1, 20, dtype=torch.float64).unsqueeze(-1)
     names: dict[str, Any] = {"__name__": "extending", "dw": dw, "torch": torch, "X": X}

@@ -119,7 +119,6 @@ def test_function_samples(capsys, tmp_path) -> None:
     assert (tmp_path / "functions.png").stat().st_size > 10_000
 
 
-@pytest.mark.filterwarnings("ignore:Optimization failed")
 def test_optimise_with_botorch(capsys, tmp_path) -> None:
     figure = tmp_path / "optimisation.png"
     text = run("optimise_with_botorch", capsys, "--figure", str(figure), "--rounds", "3")

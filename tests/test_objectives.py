@@ -1,8 +1,10 @@
 """What the bounds accept, refuse, and do not depend on."""
 
 import json
+import math
 import os
 
+import numpy as np
 import pytest
 import torch
 
@@ -170,3 +172,21 @@ def test_results_do_not_depend_on_the_default_dtype(run_fresh):
     done = run_fresh(f"{first}{SCRIPT}print(json.dumps(found))", dict(os.environ))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == here["found"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_samples": 10**400}, "num_samples must be at most"),
+        ({"num_samples": 2.5}, "num_samples must be an integer"),
+        ({"num_data": 10**400}, "num_data is the number of rows"),
+        ({"num_data": "20"}, "num_data is the number of rows"),
+        ({"kl_weight": math.nan}, "kl_weight must be a finite number"),
+        ({"generator": np.random.default_rng(0)}, "generator must be a torch.Generator"),
+    ],
+)
+def test_odd_arguments(options, message):
+    X = torch.linspace(-1, 1, 8, dtype=torch.float64).unsqueeze(-1)
+    model = dw.build("dwp", X, X.sin(), num_inducing=3)
+    with pytest.raises(ValueError, match=message):
+        dw.elbo(model, X, X.sin(), **{"num_data": 8, **options})

@@ -332,18 +332,21 @@ def test_a_pickle_is_never_executed(saved):
     """Even with the right checksum."""
     (saved / "model.safetensors").write_bytes(pickle.dumps(Malicious()))
     reseal(saved)
-    with pytest.raises(ModelFileError, match="cannot be read"):
+    with pytest.raises(ModelFileError, match="damaged or changed"):
         DeepKernelRegressor.load(saved)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda content: content["structure"].update(depth=3), "tensors of 2 layers"),
+        (lambda content: content["structure"].update(depth=3), "depth is 3, but"),
         (lambda content: content.update(num_inducing=4), "should have the sizes"),
         (lambda content: content["structure"].update(process="xyz"), "Unknown process 'xyz'"),
         (lambda content: content["parameters"].update(surprise=1), "surprise"),
-        (lambda content: content["parameters"].update(depth=-1), "depth must be an integer"),
+        (
+            lambda content: content["parameters"].update(depth=-1),
+            "depth must be 'auto' or an integer",
+        ),
         (lambda content: content.pop("seed"), "seed"),
     ],
 )
@@ -361,3 +364,29 @@ def test_a_device_that_is_not_here(saved, data):
         DeepKernelRegressor.load(saved)
     loaded = DeepKernelRegressor.load(saved, device="cpu")
     assert loaded.device == "cpu" and loaded.predict(data[0]).shape == (30,)
+
+
+def test_a_circle_of_links(tmp_path):
+    (tmp_path / "model").symlink_to(tmp_path / "model")
+    with pytest.raises(ModelFileError, match="There is no saved model"):
+        DeepKernelRegressor.load(tmp_path / "model")
+
+
+def test_sizes_are_judged_before_values_are_read(saved):
+    """A file of two gigabytes, nearly all of it a hole, whose checksums were not made to fit."""
+    file = saved / "model.safetensors"
+    data = file.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    end = max(entry["data_offsets"][1] for entry in header.values() if "shape" in entry)
+    header["inducing_inputs_too"] = {
+        "dtype": "F64",
+        "shape": [2**28],
+        "data_offsets": [end, end + 2**31],
+    }
+    header["inducing_inputs"]["shape"] = header["inducing_inputs"]["shape"][::-1]
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
+    os.truncate(file, 8 + len(text) + end + 2**31)
+    with pytest.raises(ModelFileError, match="inducing points should have the sizes"):
+        DeepKernelRegressor.load(saved)

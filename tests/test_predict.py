@@ -144,7 +144,7 @@ def test_bad_questions_get_plain_answers():
     with pytest.raises(ValueError, match="num_samples"):
         model.predict(X, num_samples=0)
     with pytest.raises(ValueError, match="rows, 2"):
-        model.predict(X.tolist())
+        model.predict(X[:, :1].tolist())
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -175,3 +175,21 @@ def test_a_collapsed_model_without_rows_says_so():
     model.training_inputs = model.training_targets = None
     with pytest.raises(ValueError, match="predicts from its training rows and has none"):
         model.predict(X)
+
+
+def test_what_cannot_be_predicted_is_refused():
+    model, X, y = model_and_data()
+    prediction = model.predict(X, num_samples=np.int64(2))
+    for call, message in (
+        (lambda: model.predict(X * torch.nan), "X has NaN"),
+        (lambda: model.sample_functions(X / 0), "X has NaN or infinite"),
+        (lambda: model.predict(X, generator=0), "generator must be a torch.Generator"),
+        (lambda: model.predict(X.to_sparse()), "X must be an ordinary tensor"),
+        (lambda: model.predict(X, num_samples=10**400), "num_samples must be at most"),
+        (lambda: prediction.log_prob(y * torch.nan), "y has NaN"),
+        (lambda: prediction.sample(2.5), "num_samples must be an integer"),
+        (lambda: prediction.sample(generator="x"), "generator must be a torch.Generator"),
+        (lambda: prediction.quantile([]), "p must be one or several probabilities"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -13,7 +13,9 @@ from deepwishart import DeepKernelRegressor, plots
 
 X, y = load_diabetes(return_X_y=True)
 models = {
-    process: DeepKernelRegressor(process, n_inducing=20, max_iter=100, random_state=0).fit(X, y)
+    process: DeepKernelRegressor(process, depth=2, n_inducing=20, max_iter=100, random_state=0).fit(
+        X, y
+    )
     for process in ("dwp", "dgp")
 }
 figure = plots.training_curves({name: model.history_ for name, model in models.items()})

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import probabilities, tensor
+
 __all__ = [
     "CalibrationCurve",
     "MixturePrediction",
@@ -175,7 +177,7 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
         )
         return _mean_absolute(target - mean, std).mean(0) - 0.5 * spread
 
-    return _result(_map(score, prediction, y).reshape(tuple(_tensor(y).shape)), per_row)
+    return _result(_map(score, prediction, y).reshape(tuple(_tensor("y", y).shape)), per_row)
 
 
 def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> float:
@@ -270,7 +272,7 @@ def _map(
         chunks = iter([_from_pair(prediction, targets)])
     parts, done = [], 0
     for mean, std in chunks:
-        mean, std = _tensor(mean), _tensor(std)
+        mean, std = _tensor("mean", mean), _tensor("stddev", std)
         piece = table[done : done + mean.shape[1]].to(mean.device)
         if piece.shape != mean.shape[1:]:
             raise ValueError(
@@ -281,11 +283,14 @@ def _map(
         done += mean.shape[1]
     if done != table.shape[0]:
         raise ValueError(f"y has {table.shape[0]} rows, but the prediction has {done}.")
-    return np.concatenate(parts)
+    values = np.concatenate(parts)
+    if np.isnan(values).any():
+        raise ValueError("The numbers are too large to be scored. Divide them by a constant first.")
+    return values
 
 
 def _targets(y: Any) -> Tensor:
-    targets = _tensor(y)
+    targets = _tensor("y", y)
     if targets.ndim not in (1, 2) or targets.numel() == 0:
         raise ValueError(
             "y must have shape (rows,) or (rows, columns), none of them 0; got "
@@ -303,7 +308,14 @@ def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
             "A prediction is an object with components(), or a pair (mean, stddev) of arrays; got "
             f"this {type(prediction).__name__}: {prediction!r}."
         ) from None
-    mean, std = torch.broadcast_tensors(_tensor(mean), _tensor(std))
+    mean, std = _tensor("mean", mean), _tensor("stddev", std)
+    try:
+        mean, std = torch.broadcast_tensors(mean, std)
+    except RuntimeError:
+        raise ValueError(
+            f"mean has shape {tuple(mean.shape)} and stddev {tuple(std.shape)}; they do not go "
+            "together."
+        ) from None
     mixture = mean if mean.ndim == targets.ndim + 1 else mean.unsqueeze(0)
     if mixture.shape[1:] != targets.shape:
         shape = tuple(targets.shape)
@@ -318,20 +330,19 @@ def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _check_levels(levels: Any, name: str) -> np.ndarray:
-    values = np.atleast_1d(np.asarray(levels, dtype=np.float64))
-    if values.ndim != 1 or not bool(((values > 0) & (values < 1)).all()):
-        raise ValueError(f"{name} must lie strictly between 0 and 1, got {levels}.")
-    return values
+    return np.atleast_1d(probabilities(name, levels))
 
 
-def _tensor(values: Any) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().to(torch.float64)
-    return torch.as_tensor(np.array(values, dtype=np.float64))
+def _tensor(name: str, values: Any) -> Tensor:
+    found = tensor(name, values).to(torch.float64)
+    if not bool(found.isfinite().all()):
+        raise ValueError(f"{name} has NaN or infinite values, which no score can make sense of.")
+    return found
 
 
 def _array(values: Any) -> np.ndarray:
-    return np.asarray(_tensor(values).cpu())
+    plain = values.detach().cpu() if isinstance(values, Tensor) else values
+    return np.asarray(plain, dtype=np.float64)
 
 
 def _result(values: np.ndarray, per_row: bool) -> Any:

@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from deepwishart import linalg
+from deepwishart._support.arguments import number, shown, whole, whole_number
 from deepwishart.layers.output import InducingOutputSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.models import DeepKernelProcess, ProcessSample
 from deepwishart.randomness import RowRandomness
 
 __all__ = ["elbo", "importance_weighted_bound"]
+
+_MOST_ROWS = 2**62  # what tensors can be divided by
 
 
 def elbo(
@@ -61,6 +64,7 @@ def elbo(
     """
     X, y = model.check_data(X, y)
     check_num_data(model, len(X), num_data)
+    kl_weight = number("kl_weight", kl_weight, low=-math.inf)
     random = model.randomness(num_samples, generator)
 
     sample = model.sample(random)  # G_ii ~ Q, layer by layer, with log P - log Q
@@ -71,10 +75,10 @@ def elbo(
 
 def check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
     """Raise ``ValueError`` where a batch cannot belong to a data set of that size, or may not."""
-    if isinstance(num_data, bool) or not (num_data == num_data and num_data >= num_rows):
+    if (total := whole(num_data)) is None or not num_rows <= total < _MOST_ROWS:
         raise ValueError(
             f"num_data is the number of rows of the whole data set, of which X has {num_rows}; "
-            f"got {num_data}."
+            f"got {shown(num_data)}."
         )
     if model.output.needs_rows and num_rows != num_data:
         raise ValueError(
@@ -120,8 +124,8 @@ def importance_weighted_bound(
     torch.Size([3])
     """
     X, y = model.check_data(X, y)
-    if num_importance < 1 or num_replicates < 1:
-        raise ValueError("num_importance and num_replicates must be at least 1.")
+    whole_number("num_importance", num_importance)
+    whole_number("num_replicates", num_replicates)
     random = model.randomness(num_importance * num_replicates, generator)
     sample = model.sample(random, integrate=False)
     log_weight = sum((layer.log_ratio for layer in sample.layers), start=y.new_zeros(()))

@@ -20,11 +20,13 @@ import os
 import platform
 import secrets
 import shutil
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -38,6 +40,7 @@ FORMAT_VERSION = 1
 _CONFIG, _TENSORS, _HISTORY = "config.json", "model.safetensors", "history.json"
 _FILES = {_CONFIG, _TENSORS, _HISTORY}
 _LIBRARIES = ("torch", "numpy", "scikit-learn", "safetensors")
+_DTYPES = {"F64": torch.float64, "F32": torch.float32}  # those that a model may have
 _LARGEST_JSON = 2**28  # bytes; the history of a million steps has half of that
 
 
@@ -99,10 +102,16 @@ def write_model(
 
 def read_model(
     path: str | os.PathLike[str],
+    check: Callable[[dict[str, Any], dict[str, Tensor]], object] | None = None,
 ) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Read what :func:`write_model` wrote: tensors (on the CPU), config and history.
 
     The directory that ``deepwishart fit`` made will do as well: the model is within.
+
+    Args:
+        path: the directory.
+        check: called with the config, and with tensors of the right types and sizes but without
+            values, before any values are read; raises if they do not go together.
 
     Raises:
         ModelFileError: nothing there, a file missing, damaged or changed, or a newer format.
@@ -114,12 +123,14 @@ def read_model(
     >>> tensors["w"], config
     (tensor([1., 1.]), {'depth': 2})
     """
-    where = Path(path).resolve()
+    where = Path(os.path.realpath(path))  # resolve() raises RuntimeError where links form a circle
     if (where / "run.json").exists() and not (where / _CONFIG).exists():
         where = where / "regressor"
     if not where.exists() and _previous(where).exists():
         where = _previous(where)  # a crash between the two renames of write_model
     document = _read_config(where)
+    if check is not None:
+        check(document["content"], _sizes(where / _TENSORS))
     contents = {name: _read(where / name, document["files"]) for name in (_TENSORS, _HISTORY)}
     try:
         tensors = safetensors.torch.load(contents[_TENSORS])
@@ -132,6 +143,33 @@ def read_model(
                 "Restore it from a copy, or train again."
             )
     return tensors, document["content"], _parse(where / _HISTORY, contents[_HISTORY])
+
+
+def _sizes(file: Path) -> dict[str, Tensor]:
+    """The tensors in a file without their values, from its header."""
+    if not file.is_file():
+        raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
+    try:
+        with safetensors.safe_open(file, "pt") as opened:
+            names = opened.keys()
+            found = {name: opened.get_slice(name) for name in names}
+            dtypes = {
+                name: _DTYPES.get(each.get_dtype(), torch.int8) for name, each in found.items()
+            }
+            return {
+                name: torch.empty(each.get_shape(), dtype=dtypes[name], device="meta")
+                for name, each in found.items()
+            }
+    except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{file} is truncated, damaged or changed: {error}. Restore the model from a copy, or "
+            "train again."
+        ) from error
+
+
+def _without_values(stored: Any) -> Tensor:
+    dtype = _DTYPES.get(stored.get_dtype(), torch.int8)
+    return torch.empty(stored.get_shape(), dtype=dtype, device="meta")
 
 
 def _write_files(

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import (
+    check_generator,
+    probabilities,
+    tensor,
+    whole_number,
+)
 from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
 from deepwishart.likelihoods.counts import CountLikelihood, Counts
 
@@ -172,9 +178,7 @@ class Predictive:
         Returns:
             ``(N, D)`` (or ``(N,)``), with a leading dimension K for a tensor ``p``.
         """
-        levels = torch.as_tensor(p, dtype=self._X.dtype, device=self._X.device)
-        if not bool(((levels > 0) & (levels < 1)).all()):
-            raise ValueError(f"quantile needs probabilities strictly between 0 and 1, got {p}.")
+        levels = torch.as_tensor(probabilities("p", p)).to(self._X)
         if levels.ndim == 0:
             return self._shape(self._gather(lambda mixture: _quantile(mixture, levels)))
         return torch.stack([self.quantile(level) for level in levels])
@@ -185,6 +189,8 @@ class Predictive:
 
         A draw picks one posterior sample for all rows; given that, rows are independent.
         """
+        whole_number("num_samples", num_samples)
+        check_generator(generator)
         device = self._X.device
         which = torch.randint(self.num_samples, (num_samples,), generator=generator, device=device)
         drawn = self._X.new_empty(num_samples, len(self), self.num_outputs)
@@ -235,12 +241,14 @@ class Predictive:
         return result.squeeze(-1) if self.num_outputs == 1 else result
 
     def _targets(self, y: Tensor) -> Tensor:
-        y = torch.as_tensor(y, dtype=self._X.dtype, device=self._X.device)
+        y = tensor("y", y).to(self._X)
         y = y.unsqueeze(-1) if y.ndim == 1 else y
         if y.shape != (len(self), self.num_outputs):
             raise ValueError(
                 f"y must have {len(self)} rows and {self.num_outputs} columns, got {tuple(y.shape)}"
             )
+        if bool(y.isnan().any()):
+            raise ValueError("y has NaN values; remove those rows.")
         return y
 
 

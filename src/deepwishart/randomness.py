@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import check_generator, whole_number
 from deepwishart.distributions.bartlett import standard_gamma, standard_normal
 
 __all__ = ["Randomness", "RowRandomness"]
@@ -43,8 +44,8 @@ class Randomness:
     device: torch.device | str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, got {self.num_samples}.")
+        object.__setattr__(self, "num_samples", whole_number("num_samples", self.num_samples))
+        check_generator(self.generator)
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal noise, ``(S, *shape)``."""

@@ -11,7 +11,7 @@ import pytest
 import deepwishart
 from deepwishart import kernels
 from deepwishart.cli import app
-from deepwishart.cli.errors import CommandError, FriendlyGroup
+from deepwishart.cli.errors import CommandError, FriendlyGroup, _lines
 from deepwishart.cli.fit import KERNELS
 from deepwishart.cli.lists import is_number, is_word, spread
 
@@ -136,3 +136,10 @@ def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
     assert (tmp_path / "predictions.csv").read_text().startswith("mean,std,q0.05,q0.5,q0.95\n")
     assert (tmp_path / "deepwishart-demo" / "index.html").exists()
+
+
+def test_a_screenful_of_problems_is_enough():
+    lines = _lines("There are 99 problems: (1) a", [f"problem {i}" for i in range(99)])
+    assert len(lines) == 22
+    assert lines[0] == "There are 99 problems:" and lines[1] == "(1) problem 0"
+    assert lines[-1] == "... and 79 more."

@@ -9,9 +9,9 @@ import signal
 import polars as pl
 import pytest
 
+from deepwishart._support.lock import locked
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.cli.fit import fit as fit_function
-from deepwishart.cli.lock import locked
 from deepwishart.estimators import DeepKernelRegressor
 
 from .conftest import TINY, refused, run
@@ -163,7 +163,7 @@ def test_target_twice(write):
 
 def test_text_target(write):
     data = write("x,y\n1,low\n2,high\n3,low\n")
-    refused(fit(data), "'y'", "'low'", "number")
+    refused(fit(data), "'y'", "low", "too many for classes", "numbers")
 
 
 def test_boolean_target(tmp_path):
@@ -263,6 +263,29 @@ def test_existing_model_needs_force_and_is_kept(train_csv, tmp_path):
     assert run(*command, "--seed", "1", "--force").exit_code == 0
     assert (out / "regressor" / "model.safetensors").read_bytes() != first
     assert (out / "previous" / "model.safetensors").read_bytes() == first
+
+
+def test_a_run_killed_before_its_last_word_keeps_what_it_replaced(train_csv, tmp_path, monkeypatch):
+    """The new model is in place, but nobody has said that the run is finished."""
+    out = tmp_path / "m"
+    command = ["fit", train_csv, "--target", "price", "--out", out, *TINY]
+    assert run(*command).exit_code == 0
+    first = (out / "regressor" / "model.safetensors").read_bytes()
+    mark = ModelDirectory.mark
+
+    def killed(self, status):
+        if status == "finished":
+            raise OSError("killed")
+        mark(self, status)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelDirectory, "mark", killed)
+        assert run(*command, "--seed", "1", "--force").exit_code == 2
+    (out / ".regressor.0123abcd.tmp").mkdir()
+    assert run(*command, "--seed", "1", "--resume").exit_code == 0
+    assert (out / "regressor" / "model.safetensors").read_bytes() != first
+    assert (out / "previous" / "model.safetensors").read_bytes() == first
+    assert sorted(entry.name for entry in out.iterdir()) == ["previous", "regressor", "run.json"]
 
 
 def test_failed_force_leaves_the_model(train_csv, tmp_path):
@@ -445,7 +468,7 @@ def test_a_name_is_spelled_once():
     parameters = inspect.signature(DeepKernelRegressor).parameters
     defaults = inspect.signature(fit_function).parameters
     shared = [name for name in defaults if name in parameters]
-    assert len(shared) == 15
+    assert len(shared) == 16
     for name in shared:
         if name not in ("batch_size", "random_state"):
             assert defaults[name].default == parameters[name].default, name

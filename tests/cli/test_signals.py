@@ -33,7 +33,7 @@ def data(tmp_path_factory) -> Path:
 
 
 def test_resume_after_kill_gives_the_model_of_an_undisturbed_run(data, tmp_path):
-    command = ["fit", data, "--target", "y", "--max-iter", "600", *SMALL]
+    command = ["fit", data, "--target", "y", "--max-iter", "600", "--all-steps", *SMALL]
     out, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     process = start(*command, "--out", out)
     checkpoint = wait_for_checkpoint(process, out)

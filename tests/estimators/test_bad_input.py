@@ -287,7 +287,9 @@ def test_inputs_far_from_the_training_data(data, fitted):
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2", True, None])
 @pytest.mark.parametrize("name", ["depth", "n_inducing", "n_predict_samples"])
 def test_counts(name, value, make, data):
-    with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got {value!r}"):
+    also = "" if name == "n_predict_samples" else "'auto' or "
+    message = f"{name} must be {also}an integer of at least 1, got {value!r}"
+    with pytest.raises(ValueError, match=message):
         make(**{name: value}).fit(*data)
 
 
@@ -356,3 +358,31 @@ def test_a_failed_fit_leaves_no_old_model_behind(monkeypatch, make, data):
         regressor.fit(data[0] * 100, data[1])
     with pytest.raises(ValueError, match="not fitted"):
         regressor.predict(data[0])
+
+
+# ---- tensors ------------------------------------------------------------------------------------
+
+
+def test_tensors_as_data(make, data):
+    X, y = (torch.as_tensor(values) for values in data)
+    expected = make().fit(*data).predict(data[0])
+    regressor = make().fit(X.clone().requires_grad_(), y)
+    np.testing.assert_array_equal(regressor.predict(torch.nn.Parameter(X)), expected)
+    assert make().fit(X.bfloat16(), y.half()).predict(X.bfloat16()).shape == (60,)
+
+
+@pytest.mark.parametrize("change", ["to_sparse", "cfloat", "meta"])
+def test_tensors_without_ordinary_numbers(change, make, data, fitted):
+    X, y = (torch.as_tensor(values) for values in data)
+    odd = X.to("meta") if change == "meta" else getattr(X, change)()
+    for call in (lambda: make().fit(odd, y), lambda: fitted.predict(odd)):
+        with pytest.raises(ValueError, match="X must be an ordinary tensor of real numbers"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["depth", "max_iter", "learning_rate", "jitter"])
+def test_integers_of_hundreds_of_digits(name, make, data):
+    with pytest.raises(ValueError, match=rf"^{name} must be .{{9,140}}$"):
+        make(**{name: 10**400}).fit(*data)
+    with pytest.raises(TypeError, match=r"Column 0 of X holds 1000.*which is no number"):
+        make().fit([[10**400], [1]], [1.0, 2.0])

@@ -247,3 +247,30 @@ def test_odd_documents(change, model):
     (folder / "config.json").write_text(json.dumps(document))
     with pytest.raises(ModelFileError):
         DeepKernelRegressor.load(folder)
+
+
+@pytest.mark.parametrize("value", [[1], -1, 2**32, "0", 0.5])
+def test_a_seed_that_is_none(value, model):
+    tensors, config, history = persistence.read_model(model / "regressor")
+    config["parameters"]["random_state"] = value
+    with pytest.raises(ModelFileError, match="random_state is no seed"):
+        record.from_record(DeepKernelRegressor, tensors, config, history)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rows", [1.0]),
+        ("left_out", [2]),
+        ("date", 3),
+        ("run", {}),
+        ("cv", {"rows": 3, "targets": {"y": {"model": {}}}}),
+    ],
+)
+def test_odd_facts_about_the_fit(name, value, model):
+    folder = model / "regressor"
+    document = json.loads((folder / "config.json").read_text())
+    document["content"]["table"]["fit"][name] = value
+    reseal(folder, document)
+    with pytest.raises(ModelFileError, match=r"its (number of \w+|date|run) is|its table"):
+        ModelDirectory(model).load()

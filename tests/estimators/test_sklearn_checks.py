@@ -9,9 +9,10 @@ from deepwishart.models import PROCESSES
 
 
 def small(process):
-    return DeepKernelRegressor(
-        process, n_inducing=12, n_samples=2, n_predict_samples=10, max_iter=10, learning_rate=0.05
-    )
+    """The first chooses its depth and its inducing points; trained for a moment only."""
+    choices = {} if process == "dwp" else {"depth": 2, "n_inducing": 12}
+    settings = {"n_samples": 2, "n_predict_samples": 10, "max_iter": 10, "learning_rate": 0.05}
+    return DeepKernelRegressor(process, **settings, **choices)
 
 
 @pytest.fixture

@@ -88,5 +88,5 @@ def test_combinations_refuse_what_is_not_a_kernel() -> None:
         Sum()
     with pytest.raises(ValueError, match="Product combines kernels; got Linear, str"):
         Product(Linear(), "matern12")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="height must be positive"):
+    with pytest.raises(ValueError, match="height must be a positive number"):
         -1.0 * Linear()

@@ -105,7 +105,7 @@ def test_ard_refuses_another_number_of_features(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_parameters_must_be_positive(value: float) -> None:
-    with pytest.raises(ValueError, match="height must be positive and finite"):
+    with pytest.raises(ValueError, match="height must be a positive number"):
         SquaredExponential(height=value)
     with pytest.raises(ValueError, match="lengthscale must be positive and finite"):
         Matern12(lengthscale=value)
@@ -119,7 +119,7 @@ def test_parameters_must_be_positive(value: float) -> None:
 def test_other_bad_arguments() -> None:
     with pytest.raises(ValueError, match=r"order 0 \(steps\) or 1 \(ReLUs\); got order=2"):
         ArcCosine(order=2)
-    with pytest.raises(ValueError, match="num_features must be None or at least 1"):
+    with pytest.raises(ValueError, match="num_features must be None or an integer of at least 1"):
         SquaredExponential(num_features=0)
     with pytest.raises(ValueError, match=r"different num_features: \[2, 3\]"):
         SquaredExponential(num_features=2) + SquaredExponential(num_features=3)

@@ -174,8 +174,8 @@ def test_a_collapsed_output(process):
     "options, message",
     [
         ({"width": [2, 2]}, "width has 2 entries for 1 layers"),
-        ({"width": [2, 0], "depth": 3}, "width must be at least 1, in whole numbers"),
-        ({"width": 2.5}, "width must be at least 1, in whole numbers"),
+        ({"width": [2, 0], "depth": 3}, "width must be an integer of at least 1"),
+        ({"width": 2.5}, "width must be an integer of at least 1"),
         ({"kernel": ["matern32"] * 3}, "kernel has 3 entries for 2 layers"),
         ({"kernel": ["matern32", "matern521"]}, "Did you mean 'matern52'"),
         ({"inducing_inputs": torch.zeros(4, 2)}, r"inducing_inputs must have shape \(points, 3\)"),

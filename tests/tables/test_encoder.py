@@ -66,6 +66,18 @@ def test_json_round_trip():
     assert TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
 
 
+def test_descriptions_of_earlier_versions():
+    """Before there were dates, and spellings of missing values to choose."""
+    table = pl.DataFrame({"x": ["1", "2"], "s": ["a", "b"]})
+    plain = TableEncoder.fit(table).to_dict()
+    del plain["missing"]
+    for column in plain["columns"]:
+        del column["parts"], column["origin"]
+    assert TableEncoder.from_dict(plain) == TableEncoder.fit(table)
+    with pytest.raises(TableError, match="no spellings"):
+        TableEncoder.from_dict({**plain, "missing": [1]})
+
+
 @pytest.mark.parametrize("missing", ["", "NA", "n/a", "NaN", "null", "?", "#N/A", "#DIV/0!", None])
 def test_spellings_of_missing(missing):
     table = pl.DataFrame({"x": ["1", "4", missing, "2"], "s": ["u", missing, "v", "v"]})

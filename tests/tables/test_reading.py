@@ -1,12 +1,13 @@
 """Files of all kinds: read, or refused in one sentence."""
 
 import os
+from pathlib import Path
 
 import polars as pl
 import pytest
 from polars.exceptions import PanicException
 
-from deepwishart.tables import TableEncoder, TableError, read_table, read_targets
+from deepwishart.tables import TableEncoder, TableError, parquet, read_table, read_targets
 
 
 def test_a_name_that_looks_like_a_duplicate_is_none(tmp_path):
@@ -61,3 +62,26 @@ def test_messages_shorten_and_escape_names():
     with pytest.raises(TableError) as refusal:
         read_targets(pl.DataFrame({"y": ["1", name]}), ["y"])
     assert "\x1b" not in str(refusal.value) and len(str(refusal.value)) < 400
+
+
+def test_a_panic_of_a_thread_is_not_missed(capfd):
+    """One bit of this file makes a thread of polars panic, which then reports no rows at all."""
+    with pytest.raises(TableError, match=r"panic\.parquet cannot be read"):
+        read_table(Path(__file__).parents[1] / "data" / "panic.parquet")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("end", ["os.abort()", "sys.exit(3)"])
+def test_damage_ends_a_process_that_can_be_spared(end, tmp_path, monkeypatch):
+    pl.DataFrame({"x": [1.0]}).write_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(parquet, "_DECODE", f"import os, sys; {end}")
+    with pytest.raises(TableError, match=r"t\.parquet cannot be read: it is damaged\."):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_no_module_of_the_working_directory_is_imported(tmp_path, monkeypatch):
+    pl.DataFrame({"x": [1.0]}).write_parquet(tmp_path / "t.parquet")
+    (tmp_path / "polars.py").write_text("open('imported', 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert read_table(tmp_path / "t.parquet").rows() == [(1.0,)]
+    assert not (tmp_path / "imported").exists()

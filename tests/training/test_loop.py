@@ -181,8 +181,12 @@ def test_bad_data_is_refused(data, make_model, protocol):
         train(model, X[:, :1], y, protocol)
     with pytest.raises(ValueError, match="y must have shape"):
         train(model, X, y[:-1], protocol)
-    with pytest.raises(ValueError, match="y must be a tensor"):
-        train(model, X, y.tolist(), protocol)
+    with pytest.raises(ValueError, match="y must hold real numbers"):
+        train(model, X, ["a"] * len(y), protocol)
+    with pytest.raises(ValueError, match="protocol must be a Protocol or the name of one"):
+        train(model, X, y, None)
+    with pytest.raises(ValueError, match="seed must be an integer"):
+        train(model, X, y, protocol, seed="0")
     with pytest.raises(ValueError, match="no rows"):
         train(model, X[:0], y[:0], protocol)
 

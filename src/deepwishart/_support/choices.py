@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["suggest", "unknown"]
+__all__ = ["check_choice", "suggest", "unknown"]
 
 
 def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
@@ -19,6 +19,19 @@ def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
     return f" Did you mean {known[near[0]]!r}?" if near else ""
 
 
+def check_choice(what: str, name: object, choices: Iterable[str]) -> None:
+    """Raise ``ValueError`` unless the name is among the choices, with the closest one as a hint.
+
+    >>> check_choice("process", "dpw", ["dwp", "dsvi"])
+    Traceback (most recent call last):
+    ...
+    ValueError: Unknown process 'dpw'; choose from dwp, dsvi. Did you mean 'dwp'?
+    """
+    names = list(choices)
+    if not isinstance(name, str) or name not in names:
+        raise ValueError(unknown(what, name, names))
+
+
 def unknown(what: str, name: object, choices: Iterable[str]) -> str:
     """What to say of a name that is not among the choices.
 
@@ -26,4 +39,4 @@ def unknown(what: str, name: object, choices: Iterable[str]) -> str:
     "Unknown process 'dpw'; choose from dwp, dsvi. Did you mean 'dwp'?"
     """
     names = list(choices)
-    return f"Unknown {what} {name!r}; choose from {', '.join(names)}.{suggest(name, names)}"
+    return f"Unknown {what} {name!r:.60}; choose from {', '.join(names)}.{suggest(name, names)}"

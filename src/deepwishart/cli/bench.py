@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from deepwishart._support.choices import check_choice
 from deepwishart._support.files import write_atomically
-from deepwishart.cli.errors import CommandError, check_choice, note
+from deepwishart.cli.errors import CommandError, note
 from deepwishart.cli.lists import is_word, taking_lists
 
 __all__ = ["bench_app"]

@@ -72,6 +72,7 @@ def demo(
     from deepwishart._support.files import write_atomically
     from deepwishart._support.machine import threads
     from deepwishart._support.pages import make_page, picture, table
+    from deepwishart.cli.errors import plain_warnings
     from deepwishart.estimators import DeepKernelRegressor
 
     rows, inducing, steps, samples = (60, 20, 10, 20) if quick else (400, 50, 1000, 100)
@@ -84,10 +85,13 @@ def demo(
         "Points of a sheet that has been rolled up, with noise (scikit-learn's make_swiss_roll): "
         "three coordinates in, the angle along the roll out. Neighbours in space may be far apart "
         f"along the roll. {rows} points to learn from, 1,000 held out; the deep models have 3 "
-        f"layers, {inducing} inducing points and {steps:,} steps."
+        f"layers, {inducing} inducing points and at most {steps:,} steps."
     )
     console.print(text)
-    with threads(1):  # matrices this small lose by a second one where cores are busy
+    with (
+        plain_warnings(),
+        threads(1),
+    ):  # matrices this small lose by a second one where cores are busy
         fitted = {"linear model": _linear(*train, test[0]), "plain GP": _gp(*train, test[0])}
         models: dict[str, DeepKernelRegressor] = {}
         for process, name in PROCESSES.items():

@@ -25,17 +25,17 @@ from typing import Any, cast
 import polars as pl
 
 from deepwishart._support.files import PARTIAL, write_atomically
+from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.lock import LOCK, locked
-from deepwishart.cli.scores import check_report
+from deepwishart.cli.scores import check_report, report_tables
 from deepwishart.estimators import (
     DeepKernelClassifier,
     DeepKernelEstimator,
     DeepKernelRegressor,
     RescaledPredictive,
 )
-from deepwishart.estimators.record import from_record, to_record
-from deepwishart.estimators.schema import require
+from deepwishart.estimators.record import check_record, from_record, to_record
+from deepwishart.estimators.schema import is_count, require
 from deepwishart.models.posterior import Posterior
 from deepwishart.models.prior import Prior
 from deepwishart.persistence import ModelFileError, read_model, write_model
@@ -123,7 +123,9 @@ class ModelDirectory:
         content = {"status": status, "run": self.run, "settings": self.settings}
         write_atomically(self.run_file, json.dumps(content, indent=2))
         if status == "finished":
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
+            # What a killed process was about to write is of no use to anybody.
+            for left in (self.checkpoints, *self.path.glob(".*.tmp")):
+                shutil.rmtree(left, ignore_errors=True)
 
     def save(self, model: SavedModel, *, interrupted: bool) -> bool:
         """Put a model in place, and keep the one that was there in ``previous/``; ``False`` if the
@@ -131,11 +133,14 @@ class ModelDirectory:
         if self.regressor.exists():
             if interrupted and self._saved_by() != self.run:
                 return False
-            copy, previous = self.path / f".previous{PARTIAL}", self.path / "previous"
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(self.regressor, copy)
-            shutil.rmtree(previous, ignore_errors=True)
-            os.rename(copy, previous)
+            previous = self.path / "previous"
+            # A run that was killed after it had put its model in place keeps what it replaced.
+            if self._saved_by() != self.run or not previous.exists():
+                copy = self.path / f".previous{PARTIAL}"
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(self.regressor, copy)
+                shutil.rmtree(previous, ignore_errors=True)
+                os.rename(copy, previous)
         tensors, config, history = to_record(model.regressor)
         table = {"encoder": model.encoder.to_dict(), "targets": model.targets, "fit": model.fit}
         write_model(self.regressor, tensors, {**config, "table": table}, history)
@@ -178,7 +183,7 @@ class ModelDirectory:
             raise CommandError(f"There is no model at {self.path}: no such directory.")
         where = self.path if (self.path / "config.json").is_file() else self.regressor
         try:
-            tensors, config, history = read_model(where)
+            tensors, config, history = read_model(where, check_record)
         except ModelFileError:
             if self.run_file.exists() and not self.regressor.exists():
                 raise CommandError(
@@ -212,8 +217,14 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
     )
     require(isinstance(fit, dict), "how it was fitted is no object")
     require(isinstance(fit.get("settings", {}), dict), "its settings are no object")
+    for name in ("rows", "left_out"):
+        require(fit.get(name) is None or is_count(fit[name], 0), f"its number of {name} is none")
+    for name in ("version", "date", "run"):
+        require(isinstance(fit.get(name), str | None), f"its {name} is no text")
     if fit.get("holdout") is not None:
         check_report(fit["holdout"])
+    for name in ("holdout", "cv"):
+        list(report_tables(fit.get(name)))  # whatever cannot be shown raises
     return SavedModel(regressor, encoder, targets, fit)
 
 

@@ -14,15 +14,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from typer.core import TyperGroup
 
-from deepwishart._support.choices import unknown
-
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
+_SCREENFUL = 20
 
 
 class CommandError(Exception):
@@ -31,13 +30,6 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: int = BAD_INPUT) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-
-
-def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Refuse a name that is not among the choices, with the closest one as a hint."""
-    names = list(choices)
-    if value not in names:
-        raise CommandError(unknown(what, value, names))
 
 
 class FriendlyGroup(TyperGroup):
@@ -78,12 +70,13 @@ class FriendlyGroup(TyperGroup):
 
 
 def _lines(message: str, problems: Sequence[str]) -> list[str]:
-    """One line, or where there are several problems one for each."""
+    """One line, or where there are several problems one for each, up to a screenful."""
     if len(problems) < 2:
         return [message]
     first = message.partition("(1) ")[0].rstrip()
-    numbered = (f"({number}) {problem}" for number, problem in enumerate(problems, start=1))
-    return [first, *numbered]
+    shown = [f"({number}) {problem}" for number, problem in enumerate(problems, start=1)]
+    more = [f"... and {len(shown) - _SCREENFUL} more."] if len(shown) > _SCREENFUL else []
+    return [first, *shown[:_SCREENFUL], *more]
 
 
 def printable(text: str, most: int = 2000) -> str:
@@ -123,6 +116,8 @@ def _explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"There is not enough memory: {error}"
+    if isinstance(error, FloatingPointError):
+        return str(error)
     linalg = sys.modules.get("deepwishart.linalg")  # torch is not to be imported for this
     if linalg is not None and isinstance(error, linalg.CholeskyError):
         return f"The model cannot be evaluated: {error}"

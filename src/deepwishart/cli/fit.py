@@ -105,7 +105,7 @@ def fit(
     width: Annotated[int | None, _model("Width of hidden layers; number of inputs.", min=1)] = None,
     n_inducing: Annotated[
         Any,
-        _model("Inducing points; auto: by rows.", "--num-inducing", "--inducing", **_COUNT),
+        _model("Inducing points; auto: by rows.", "--num-inducing", **_COUNT),
     ] = "auto",
     kernel: Annotated[
         str, _model(f"One of {KERNELS}.", autocompletion=completing(KERNELS.split(", ")))
@@ -141,7 +141,10 @@ def fit(
     n_samples: Annotated[
         int | None, _training("Posterior samples per step; the protocol's.", "--samples", min=1)
     ] = None,
-    early_stopping: Annotated[bool, _training("Stop when the bound no longer rises.")] = True,
+    early_stopping: Annotated[
+        bool,
+        _training("Stop when the bound no longer rises.", "--early-stopping/--all-steps"),
+    ] = True,
     random_state: Annotated[
         int,
         _training(

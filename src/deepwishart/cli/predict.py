@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepwishart.cli.errors import CommandError, check_choice, note, plain_warnings
+from deepwishart._support.choices import check_choice
+from deepwishart.cli.errors import CommandError, note, plain_warnings
 from deepwishart.cli.lists import completing, is_number, is_word, taking_lists
 from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator, opened
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, check_choice
+from deepwishart._support.choices import check_choice
+from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:

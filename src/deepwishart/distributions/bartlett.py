@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import linalg
+from deepwishart._support.arguments import check_generator
 
 
 def rank_of(df: float | Tensor, dimension: int) -> int:
@@ -71,6 +72,7 @@ def standard_normal(
 
     It is drawn on the generator's device, so a CPU generator serves any model.
     """
+    check_generator(generator)
     source = like.device if generator is None else generator.device
     noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=source)
     return noise.to(like.device)
@@ -79,6 +81,7 @@ def standard_normal(
 def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
     r"""Draws of :math:`\text{Gamma}(\alpha, 1)`, away from zero, with their implicit gradient in
     :math:`\alpha` (Figurnov et al. 2018), which PyTorch's private operation carries."""
+    check_generator(generator)
     source = concentration.device if generator is None else generator.device
     gamma = torch._standard_gamma(concentration.to(source), generator=generator)
     return gamma.clamp_min(torch.finfo(gamma.dtype).tiny).to(concentration.device)

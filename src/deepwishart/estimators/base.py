@@ -20,6 +20,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.relevance import Relevance, relevance
@@ -271,7 +272,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         Returns:
             ``(N, n_samples)``, or ``(N, D, n_samples)`` for targets that came as a table.
         """
-        checks.check_count("n_samples", n_samples)
+        whole_number("n_samples", n_samples)
         distribution = self.predict_distribution(X)
         seed = self.seed_
         if random_state is not None:
@@ -311,7 +312,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""
         check_is_fitted(self, "model_")
-        checks.check_numeric(X)
+        X = checks.check_numeric(X)
         inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
         checks.check_finite(inputs, self._names())
         inputs, offset = self._set_apart(inputs)
@@ -335,13 +336,13 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             path: the directory.
             device: where to put the model, instead of where the saved parameters say.
         """
-        return record.from_record(cls, *read_model(path), device=device)
+        return record.from_record(cls, *read_model(path, record.check_record), device=device)
 
     # ---- data -------------------------------------------------------------------------------
 
     def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         targets = self._check_targets(y, reset)
-        checks.check_numeric(X)
+        X = checks.check_numeric(X)
         inputs = validate_data(self, X, **checks.NUMBERS, ensure_min_samples=2, reset=reset)
         checks.check_finite(inputs, checks.column_names(X))
         check_consistent_length(inputs, targets)

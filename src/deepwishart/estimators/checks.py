@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +11,8 @@ import torch
 from sklearn.utils import check_array
 
 from deepwishart import kernels
-from deepwishart._support.choices import unknown
+from deepwishart._support.arguments import number, shown, tensor, whole_number
+from deepwishart._support.choices import check_choice
 from deepwishart._support.machine import resolve_device
 from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.likelihoods import (
@@ -56,7 +55,6 @@ NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
 _LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
 _LARGEST_COUNT = 1e15  # in double precision, larger numbers are not all there
-_MOST = 2**31 - 1
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
@@ -64,22 +62,21 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     for name, (least, also, others) in _COUNTS.items():
         value = parameters[name]
         if not (isinstance(value, str | bool | None) and value in others):
-            check_count(name, value, least, also)
+            whole_number(name, value, least, also)
     for name in ("learning_rate", "jitter"):
         value = parameters[name]
-        if value is not None and not (_is_number(value) and 0 < float(value) < math.inf):
-            raise ValueError(f"{name} must be None or a positive number, got {value!r}.")
+        if value is not None:
+            number(name, value, also="None or ")
     for name in ("ard", "early_stopping", "warm_start"):
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
     for name, choices in _NAMES.items():
         value = parameters[name]
-        ready = name == "kernel" and isinstance(value, kernels.Kernel)
-        if not ready and not (isinstance(value, str) and value in choices):
-            raise ValueError(unknown(name, value, choices))
+        if not (name == "kernel" and isinstance(value, kernels.Kernel)):
+            check_choice(name, value, choices)
     likelihood = parameters.get("likelihood", "gaussian")
-    if not isinstance(likelihood, Likelihood) and str(likelihood) not in LIKELIHOODS:
-        raise ValueError(unknown("likelihood", likelihood, LIKELIHOODS))
+    if not isinstance(likelihood, Likelihood):
+        check_choice("likelihood", likelihood, LIKELIHOODS)
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
@@ -98,12 +95,15 @@ def column_names(table: Any) -> list[str] | None:
     return [name] if isinstance(name, str) and name and hasattr(table, "dtype") else None
 
 
-def check_numeric(table: Any, what: str = "X") -> None:
-    """Refuse text, dates and other things that are no numbers, naming their column.
+def check_numeric(table: Any, what: str = "X") -> Any:
+    """The table, a tensor as an array; text, dates and other things that are no numbers are
+    refused, naming their column.
 
     Numbers of any kind pass, and Python objects that convert to ``float``; whether some are missing
     is for :func:`check_finite` to say.
     """
+    if isinstance(table, torch.Tensor):
+        return tensor(what, table).to("cpu", torch.float64).numpy()
     if hasattr(table, "collect") and hasattr(table, "lazy"):
         raise TypeError(f"{what} is a lazy frame; call .collect() on it first.")
     names = column_names(table)
@@ -116,13 +116,14 @@ def check_numeric(table: Any, what: str = "X") -> None:
             )
         for value in values:
             _check_value(value, label)
+    return table
 
 
 def check_targets(y: Any) -> np.ndarray:
     """Targets as finite numbers, ``(N,)`` or ``(N, D)``."""
     if y is None:
         raise ValueError("A fit requires y to be passed, but the target y is None: call fit(X, y).")
-    check_numeric(y, "y")
+    y = check_numeric(y, "y")
     shapes = {"ensure_2d": False, "allow_nd": True, "ensure_min_features": 0, "input_name": "y"}
     values = check_array(y, **NUMBERS, **shapes)
     if values.ndim not in (1, 2) or 0 in values.shape[1:]:
@@ -213,26 +214,11 @@ def _check_value(value: Any, label: str) -> None:
         return  # missing values and complex numbers have messages of their own
     try:
         float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{label} holds {value!r}, which is no number: {error}.") from None
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise TypeError(f"{label} holds {shown(value)}, which is no number: {error}.") from None
 
 
 def _label(index: int, names: list[str] | None, what: str) -> str:
     if names is not None and index < len(names):
         return f"Column {names[index]!r} of {what}"
     return f"Column {index} of {what}"
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**63  # what a double can hold
-    return isinstance(value, numbers.Real) and not isinstance(value, np.bool_)
-
-
-def check_count(name: str, value: Any, least: int = 1, also: str = "") -> None:
-    """Raise ``ValueError`` unless ``value`` is an integer of at least ``least``."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
-    if whole and value > _MOST:
-        raise ValueError(f"{name} must be at most {_MOST}.")
-    if not whole or value < least:
-        raise ValueError(f"{name} must be {also}an integer of at least {least}, got {value!r}.")

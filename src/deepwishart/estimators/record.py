@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Estimator = TypeVar("Estimator", bound=DeepKernelEstimator)
 
-__all__ = ["build_model", "current_names", "from_record", "to_record"]
+__all__ = ["build_model", "check_record", "current_names", "from_record", "to_record"]
 
 _CONFORMITY = "conformity_scores"
 _LAYER = r"layers\.\d+|output"
@@ -93,6 +93,15 @@ def current_names(tensors: dict[str, Tensor], process: str) -> dict[str, Tensor]
     return {rename(name): value for name, value in tensors.items()}
 
 
+def check_record(config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Refuse what does not make a model; tensors by today's names. Their values do not matter."""
+    structure = config.get("structure")
+    process = structure.get("process") if isinstance(structure, dict) else None
+    tensors = current_names(tensors, process if isinstance(process, str) else "")
+    check_config(config, {k: v for k, v in tensors.items() if k != _CONFORMITY})
+    return tensors
+
+
 def to_record(regressor: DeepKernelEstimator) -> Record:
     """Tensors, config and history of a fitted estimator."""
     names = getattr(regressor, "feature_names_in_", None)
@@ -135,12 +144,8 @@ def from_record(
         ModelFileError: parameters or tensors that do not make a model.
     """
     _check_kind(kind, config)
-    tensors = dict(tensors)
+    tensors = check_record(config, tensors)
     conformity = tensors.pop(_CONFORMITY, None)
-    structure = config.get("structure")
-    process = structure.get("process") if isinstance(structure, dict) else None
-    tensors = current_names(tensors, process if isinstance(process, str) else "")
-    check_config(config, tensors)
     check_history(history)
     if conformity is not None:
         check_conformity(conformity, config["num_outputs"])

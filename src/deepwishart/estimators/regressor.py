@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from deepwishart._support.arguments import number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.conformal import conformal_quantile
@@ -28,15 +29,20 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     Inputs and targets of any magnitude are standardised inside; everything comes back in the units
     of the data. ``X`` is an array or a data frame (pandas, polars) of numbers, ``y`` one or several
     columns. After ``fit``, every answer is repeatable, and the answer for a row does not depend on
-    the rows asked for with it.
+    the rows asked for with it. ``fit`` warns with scikit-learn's ``ConvergenceWarning`` where
+    training ends while the bound still rises, and where the bound is below that of knowing nothing.
 
     Args:
         process: ``"dwp"`` (deep Wishart process), ``"dgp"`` (deep Gaussian process with the same
             prior), ``"dsvi"`` (doubly stochastic deep Gaussian process) or ``"diwp"`` (deep inverse
             Wishart process).
-        depth: number of layers, the output layer included; 1 is a sparse Gaussian process.
+        depth: number of layers, the output layer included; 1 is a Gaussian process. ``"auto"``: one
+            first, then more while the bound rises by more than its standard error, up to five; the
+            best is kept (:func:`deepwishart.pipeline.search_depth`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
+            ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`); a single
+            layer has all rows up to 1,500.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
         ard: whether the first layer has a lengthscale for each input, or one for all.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
@@ -46,7 +52,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             all), ``"rows"``, ``"columns"`` or ``"rows_columns"``.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
-        max_iter: training steps; ``None``: the protocol's.
+        max_iter: training steps; ``None``: the protocol's. A single collapsed layer is trained by
+            L-BFGS in 500 steps or fewer, unless ``protocol`` is an object.
         learning_rate: initial step size of Adam; ``None``: the protocol's.
         batch_size: rows per step; ``"auto"``: the protocol's choice; ``None``: all.
         kl_anneal: steps over which the Kullback--Leibler term fades in; ``None``: the protocol's.
@@ -55,7 +62,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         dtype: ``"float64"`` or ``"float32"``.
         device: ``"auto"`` (a GPU if there is one), or the name of a PyTorch device.
         random_state: seed of initialisation, training and predictions.
-        early_stopping: stop when the smoothed training ELBO has stopped rising.
+        early_stopping: let the learning rate fall, and training end, once the bound has stopped
+            rising (:class:`deepwishart.training.Plateau`).
         warm_start: let ``fit`` continue to train the present model, for ``max_iter`` more steps
             without annealing, on data of the same columns. The first fit's standardisation stays;
             the learning rate schedule starts again.
@@ -74,7 +82,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     Attributes:
         model_: the trained :class:`deepwishart.DeepKernelProcess`, in standardised units.
         elbo_: evidence lower bound per data point of the trained model, in standardised units.
-        history_: the course of training, a :class:`deepwishart.training.History`.
+        history_: the course of training, a :class:`deepwishart.training.History`; its ``tried`` has
+            the models that were compared.
         n_iter_: steps taken in all.
         n_inducing_: inducing points used.
         n_features_in_, feature_names_in_: columns of ``X``.
@@ -125,8 +134,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             coverage: the probability, for each column of the target.
             conformal: use the calibration rows.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie strictly between 0 and 1, got {coverage!r}.")
+        coverage = number("coverage", coverage, high=1.0)
         distribution = self.predict_distribution(X)
         if conformal:
             check_is_fitted(

@@ -33,11 +33,8 @@ STRUCTURE = (
     *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),
     *("output", "posterior", "ard"),
 )
-_SINCE_0_2 = {
-    "output": "inducing",
-    "posterior": "bartlett",
-    "ard": True,
-}  # with what version 0.1, which did not say, had
+# With what version 0.1, which did not say, had.
+_SINCE_0_2 = {"output": "inducing", "posterior": "bartlett", "ard": True}
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
 _HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 _TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
@@ -84,6 +81,8 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         require(isinstance(config.get(name), dict), f"{name} is missing or no object")
     for name in _COUNTS:
         require(is_count(config.get(name)), f"{name} is no count")
+    given = config["parameters"].get("random_state")
+    require(given is None or is_count(given, 0, 2**32 - 1), "random_state is no seed")
     require(is_count(config.get("seed"), 0, 2**62), "seed is no seed")
     single = config.get("single_column")
     require(

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.arguments import number, whole_number
+
 
 def squared_norm(features: Tensor) -> Tensor:
     r"""Row norms :math:`\sum_\lambda F_{i\lambda}^2`, (..., P, D) to (..., P)."""
@@ -87,11 +89,7 @@ def log_parameter(
 ) -> nn.Parameter:
     r"""A positive parameter stored as :math:`\log v`, so that any real step keeps it positive; a
     vector with ``num_features``, else a scalar. Errors call it ``name``."""
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(
-            f"{name} must be positive and finite, because its log is what is learned; got {value}."
-        )
-    if num_features is not None and num_features < 1:
-        raise ValueError(f"num_features must be None or at least 1; got {num_features}.")
-    shape = () if num_features is None else (num_features,)
-    return nn.Parameter(torch.full(shape, math.log(value), dtype=dtype))
+    shape: tuple[int, ...] = ()
+    if num_features is not None:
+        shape = (whole_number("num_features", num_features, also="None or "),)
+    return nn.Parameter(torch.full(shape, math.log(number(name, value)), dtype=dtype))

@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from deepwishart._support.choices import unknown
+from deepwishart._support.choices import check_choice
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.dot_product import Linear
@@ -60,8 +60,7 @@ def make(
     """
     if isinstance(name, Kernel):
         return copy.deepcopy(name).to(dtype=dtype)
+    check_choice("kernel", name, names())
     if name in _ARD:
         return _ARD[name](num_features=num_features, dtype=dtype)
-    if name in _WITHOUT_ARD:
-        return _WITHOUT_ARD[name](dtype=dtype)
-    raise ValueError(unknown("kernel", name, names()))
+    return _WITHOUT_ARD[name](dtype=dtype)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ from deepwishart.layers.output import OutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.operations.collapsed import row_sums
 from deepwishart.operations.condition import condition
+from deepwishart.operations.draw_rows import condition_on_form
 from deepwishart.operations.explained import explained
 from deepwishart.randomness import Randomness
 
@@ -159,8 +161,21 @@ class CollapsedFunction(GaussianSample):
     fitted: Tensor
     weights: Tensor
 
+    @cached_property
+    def _forms(self) -> list[tuple[Tensor, Tensor]]:
+        r""":math:`L^{-\top} (I - B^{-1}) L^{-1}` and :math:`L^{-\top} w` of each column."""
+        whole = self.inverse.mT @ self.inverse
+        parts = self.fitted @ self.inverse.unsqueeze(-3)
+        forms = whole.unsqueeze(-3) - parts.mT @ parts
+        solved = (self.inverse.mT @ self.weights).split(1, dim=-1)
+        return list(zip(forms.unbind(-3), solved, strict=True))
+
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
+        if own.dtype == torch.float64 and not torch.is_grad_enabled():
+            columns = [condition_on_form(*form, cross, own) for form in self._forms]
+            means, variances = zip(*columns, strict=True)
+            return torch.cat(means, dim=-1), torch.stack(variances, dim=-1)
         mean, unexplained = condition(self.inverse, cross, own, self.weights)
         spread = []
         for column in range(self.layer.width):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart import linalg
-from deepwishart._support.choices import unknown
+from deepwishart._support.choices import check_choice
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import concentrations, rank_of
 from deepwishart.kernels import Kernel
@@ -100,8 +100,7 @@ class WishartLayer(GaussianLayer):
         logit = math.log(initial_mixing / (1.0 - initial_mixing))
         self.mixing_logit = nn.Parameter(torch.tensor(logit, dtype=dtype))
         self.learned_root = nn.Parameter(normal(num_inducing))
-        if posterior not in POSTERIORS:
-            raise ValueError(unknown("posterior", posterior, POSTERIORS))
+        check_choice("posterior", posterior, POSTERIORS)
         for name, size in (("rows", num_inducing), ("columns", rank)):
             mixed = name in posterior
             zero = nn.Parameter(torch.zeros(size, size, dtype=dtype)) if mixed else None

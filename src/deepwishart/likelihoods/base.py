@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
+from deepwishart._support.arguments import whole_number
+
 __all__ = ["Likelihood", "Mixture"]
 
 #: Logarithms of variances and rates beyond this are treated as if they were this.
@@ -62,9 +64,7 @@ class Likelihood(nn.Module, ABC):
 
     def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
         super().__init__()
-        if num_outputs < 1:
-            raise ValueError(f"num_outputs must be at least 1, got {num_outputs}.")
-        self.num_outputs = num_outputs
+        self.num_outputs = whole_number("num_outputs", num_outputs)
         self.num_latents = num_outputs if num_latents is None else num_latents
 
     @property

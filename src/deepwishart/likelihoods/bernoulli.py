@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.distributions import Bernoulli as TorchBernoulli
 from torch.nn.functional import logsigmoid
 
-from deepwishart._support.choices import unknown
+from deepwishart._support.choices import check_choice
 from deepwishart.likelihoods.base import Mixture
 from deepwishart.likelihoods.classes import ClassLikelihood
 
@@ -32,16 +32,15 @@ class Bernoulli(ClassLikelihood):
         **options: those of :class:`~deepwishart.likelihoods.ClassLikelihood`.
 
     >>> likelihood = Bernoulli(link="probit")
-    >>> mean, variance = torch.ones(3, 1), torch.zeros(3, 1)
-    >>> likelihood.predictive(mean, variance).components.probs.squeeze(0)[0]
-    tensor([0.8413], grad_fn=<SelectBackward0>)
+    >>> law, _ = likelihood.predictive(mean=torch.ones(3, 1), variance=torch.zeros(3, 1))
+    >>> round(law.probs[0, 0].item(), 4)
+    0.8413
     """
 
     num_nodes = 20  # exact to 1e-5 where the latent's variance is 4
 
     def __init__(self, num_outputs: int = 1, link: str = "probit", **options: Any) -> None:
-        if link not in _LINKS:
-            raise ValueError(unknown("link", link, _LINKS))
+        check_choice("link", link, _LINKS)
         super().__init__(2, num_outputs, num_outputs, **options)
         self.link = link
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal
 
+from deepwishart._support.arguments import number
 from deepwishart.likelihoods.base import Likelihood, Mixture
 
 __all__ = ["Gaussian"]
@@ -37,9 +38,8 @@ class Gaussian(Likelihood):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs)
-        if not noise > 0:
-            raise ValueError(f"noise is a variance and must be positive, got {noise}.")
-        value = torch.full((num_outputs,), math.log(noise), dtype=dtype, device=device)
+        logarithm = math.log(number("noise", noise))
+        value = torch.full((self.num_outputs,), logarithm, dtype=dtype, device=device)
         self.log_noise = nn.Parameter(value)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from deepwishart import linalg
-from deepwishart._support.choices import unknown
+from deepwishart._support.arguments import number, shown, tensor, whole_number
+from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Layer
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -90,12 +91,13 @@ def build(
     >>> build("dwp", X, y, depth=3, num_inducing=10).depth
     3
     """
-    device = torch.as_tensor(X).device
+    X, y = tensor("X", X), tensor("y", y)
+    device = X.device
     X, y = _check_data(X, y, dtype)
     layers = None if isinstance(process, str) else _check_layers(process, width, dtype)
     depth = depth if layers is None else len(layers) + 1
     _check_choices(process, output, depth, num_inducing, mixing, linear_mean, likelihood)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
     likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
     likelihood.start_from(y)
     if inducing_inputs is None:
@@ -104,15 +106,13 @@ def build(
     else:
         points = _check_inducing(inducing_inputs, X)
         latents = likelihood.initial_latents(y)[nearest_rows(points, X)]
-    plain_jitter = linalg.default_jitter(dtype) if jitter is None else jitter
+    plain_jitter = linalg.default_jitter(dtype) if jitter is None else number("jitter", jitter)
     precise = jitter is None and output == "collapsed" and dtype == torch.float64
     plan = Plan(
         inducing_inputs=points,
         num_rows=len(X),
         widths=_per_layer("width", _check_widths(width, layers, X.shape[1]), depth - 1),
-        kernels=_per_layer(
-            "kernel", [kernel] if isinstance(kernel, str | Kernel) else kernel, depth
-        ),
+        kernels=_per_layer("kernel", _several(kernel), depth),
         ard=ard,
         mixing=mixing,
         posterior=posterior,
@@ -133,7 +133,7 @@ def build(
             output,
             plan,
             latents.split(likelihood.latent_groups, dim=-1),
-            precision,
+            number("precision", precision),
             start if own[-1] else None,
         ),
         likelihood,
@@ -143,6 +143,12 @@ def build(
     ).to(device)
     model.remember(X, y)
     return model
+
+
+def _several(value: T | Sequence[T]) -> Sequence[T]:
+    """What was given for all layers at once, as for each."""
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return value if several else [value]  # type: ignore[list-item, return-value]
 
 
 def _per_layer(name: str, values: Sequence[T], count: int) -> Sequence[T]:
@@ -165,15 +171,12 @@ def _check_choices(
     linear_mean: bool,
     likelihood: Likelihood | None,
 ) -> None:
-    if isinstance(process, str) and process not in PROCESSES:
-        raise ValueError(unknown("process", process, PROCESSES))
-    if output not in OUTPUTS:
-        raise ValueError(unknown("output", output, OUTPUTS))
-    for name, value in (("depth", depth), ("num_inducing", num_inducing)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
-    if not 0 < mixing < 1:
-        raise ValueError(f"mixing is a weight and must lie between 0 and 1, got {mixing}.")
+    if isinstance(process, str):
+        check_choice("process", process, PROCESSES)
+    check_choice("output", output, OUTPUTS)
+    whole_number("depth", depth)
+    whole_number("num_inducing", num_inducing)
+    number("mixing", mixing, high=1.0)
     if linear_mean and process != "dsvi":
         raise ValueError(
             f"linear_mean=True is for 'dsvi' only: a {process} with a mean function would need "
@@ -192,17 +195,17 @@ def _check_widths(
     """Widths of the hidden layers; ready layers may know theirs."""
     if width is None and layers:
         return [int(getattr(layer, "width", num_features)) for layer in layers]
-    widths = [num_features] if width is None else width if isinstance(width, Sequence) else [width]
-    if any(w < 1 or w != int(w) for w in widths):
-        raise ValueError(f"width must be at least 1, in whole numbers; got {width}.")
-    return [int(w) for w in widths]
+    if width is None:
+        return [num_features]
+    return [whole_number("width", each) for each in _several(width)]
 
 
 def _check_layers(
     layers: Sequence[Layer], width: int | Sequence[int] | None, dtype: torch.dtype
 ) -> list[Layer]:
     """Ready layers, which are used as they are and not copied."""
-    found = [type(layer).__name__ for layer in layers if not isinstance(layer, Layer)]
+    every = list(layers) if isinstance(layers, Iterable) else [layers]
+    found = [type(layer).__name__ for layer in every if not isinstance(layer, Layer)]
     if found:
         raise ValueError(
             f"process is the name of one ({', '.join(PROCESSES)}) or a sequence of hidden layers; "
@@ -238,7 +241,7 @@ def _check_likelihood(
 
 
 def _check_inducing(points: Tensor, X: Tensor) -> Tensor:
-    points = torch.as_tensor(points).detach().to(device="cpu", dtype=X.dtype)
+    points = tensor("inducing_inputs", points).to(device="cpu", dtype=X.dtype)
     if points.ndim != 2 or points.shape[1] != X.shape[1] or not len(points):
         raise ValueError(
             f"inducing_inputs must have shape (points, {X.shape[1]}), got {tuple(points.shape)}."
@@ -249,9 +252,8 @@ def _check_inducing(points: Tensor, X: Tensor) -> Tensor:
 
 
 def _check_data(X: Tensor, y: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    if dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}.")
-    X, y = torch.as_tensor(X), torch.as_tensor(y)
+    if not any(dtype is known for known in (torch.float32, torch.float64)):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {shown(dtype)}.")
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(
             f"X must have shape (rows, features), none of them 0; got {tuple(X.shape)}."
@@ -262,7 +264,7 @@ def _check_data(X: Tensor, y: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tenso
             f"y must have one row for each of the {X.shape[0]} rows of X, got {tuple(y.shape)}."
         )
     # Models are put together on the CPU, whatever the device that they are for.
-    X, y = (t.detach().to(device="cpu", dtype=dtype) for t in (X, y))
+    X, y = (t.to(device="cpu", dtype=dtype) for t in (X, y))
     for name, values in (("X", X), ("y", y)):
         if not torch.isfinite(values).all():
             column = int((~torch.isfinite(values)).any(0).nonzero()[0])

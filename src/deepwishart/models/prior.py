@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import whole_number
 from deepwishart.distributions import GramDistribution, MatrixNormal
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def sample_prior(
     >>> sample.grams[0].shape, sample.outputs.shape
     (torch.Size([4, 6, 6]), torch.Size([4, 6, 1]))
     """
+    whole_number("num_samples", num_samples)
     kernels = [layer.kernel for layer in (*model.layers, model.output)]
     kernel_matrix = kernels[0].square(model.scale_inputs(model.check_inputs(X)))
     kernel_matrix = kernel_matrix.expand(num_samples, -1, -1)

@@ -10,6 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.arguments import tensor
 from deepwishart.layers import Inducing, Layer, LayerSample, OutputLayer
 from deepwishart.likelihoods import Likelihood
 from deepwishart.models.posterior import FunctionSamples, Posterior
@@ -102,36 +103,39 @@ class DeepKernelProcess(nn.Module):
 
     def check_inputs(self, X: Tensor) -> Tensor:
         """``X`` as this model needs it; a clear error if it does not fit."""
-        if not isinstance(X, Tensor) or X.ndim != 2 or X.shape[1] != self.num_features:
-            found = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+        X = tensor("X", X)
+        if X.ndim != 2 or X.shape[1] != self.num_features:
             raise ValueError(
-                f"X must be a tensor of shape (rows, {self.num_features}), got {found}."
+                f"X must be a tensor of shape (rows, {self.num_features}), got {tuple(X.shape)}."
             )
-        return _dense(X, "X").to(dtype=self.dtype, device=self.device)
+        return self._finite("X", X)
 
     def check_targets(self, y: Tensor, num_rows: int) -> Tensor:
         """``y`` as a ``(rows, D)`` tensor; a clear error if it does not fit."""
         columns = self.likelihood.num_columns
-        if not isinstance(y, Tensor):
-            raise ValueError(f"y must be a tensor, got {type(y).__name__}.")
+        y = tensor("y", y)
         y = y.unsqueeze(-1) if y.ndim == 1 else y
         if y.shape != (num_rows, columns):
             raise ValueError(
                 f"y must have shape ({num_rows}, {columns})"
                 f"{f' or ({num_rows},)' if columns == 1 else ''}, got {tuple(y.shape)}."
             )
-        return _dense(y, "y").to(dtype=self.dtype, device=self.device)
+        return self._finite("y", y)
 
     def check_data(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Both, with at least one row and finite values only."""
+        """Both, with at least one row."""
         X = self.check_inputs(X)
         y = self.check_targets(y, X.shape[0])
         if X.shape[0] == 0:
             raise ValueError("X has no rows.")
-        for name, values in (("X", X), ("y", y)):
-            if not torch.isfinite(values).all():
-                raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
         return X, y
+
+    def _finite(self, name: str, values: Tensor) -> Tensor:
+        """In this model's precision, in which large numbers may be infinite."""
+        values = values.to(dtype=self.dtype, device=self.device)
+        if not torch.isfinite(values).all():
+            raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
+        return values
 
     def scale_inputs(self, X: Tensor) -> Tensor:
         r""":math:`F_0 = X / \sqrt{\nu_0}`, so that :math:`G_0 = F_0 F_0^\top`."""
@@ -227,13 +231,3 @@ class DeepKernelProcess(nn.Module):
     def extra_repr(self) -> str:
         """Process and depth, for ``print``."""
         return f"process={self.process!r}, depth={self.depth}"
-
-
-def _dense(values: Tensor, name: str) -> Tensor:
-    """Without gradient, and refused where it has no ordinary values."""
-    if values.layout != torch.strided or values.device.type == "meta" or values.is_complex():
-        kind = "complex" if values.is_complex() else f"{values.layout} on {values.device}"
-        raise ValueError(
-            f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
-        )
-    return values.detach()

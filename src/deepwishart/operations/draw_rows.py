@@ -12,9 +12,9 @@ from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.condition import condition
 from deepwishart.operations.first_order import first_order, known_signature
-from deepwishart.operations.gaussian import Cross, GaussianKernel
+from deepwishart.operations.gaussian import Cross, GaussianKernel, formed
 
-__all__ = ["Conditional", "draw_rows"]
+__all__ = ["Conditional", "condition_on_form", "draw_rows"]
 
 
 class Conditional(NamedTuple):
@@ -83,6 +83,46 @@ def draw_rows(given: Conditional, cross: Cross, diagonal: Tensor, epsilon: Tenso
         drawn, *_ = GaussianDraw.apply(*blocks, cross.log_height, cross.log_lengthscale, noise)
         pieces.append(drawn)
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=-2)
+
+
+def condition_on_form(
+    form: Tensor, solved: Tensor, cross: Cross, diagonal: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""The moments of rows from a quadratic form that is known: :math:`m_t = k_t^\top s` and
+    :math:`v_t = k_{tt} - k_t^\top C k_t`, in one pass and without a gradient.
+
+    For double precision, in which :math:`C` is exact enough where :math:`H` is not needed.
+
+    Args:
+        form: :math:`C`, ``(..., P, P)``.
+        solved: :math:`s`, ``(..., P, D)``.
+        cross: :math:`K_{it}`, ``(..., P, N)``, possibly not yet formed.
+        diagonal: :math:`k_{tt}`, ``(..., N)``.
+
+    >>> one = torch.ones(1, 1, dtype=torch.float64)
+    >>> mean, variance = condition_on_form(0.5 * one, 2.0 * one, one, one[0])
+    >>> mean.item(), variance.item()
+    (2.0, 0.5)
+    """
+    if not isinstance(cross, GaussianKernel) or _native.operations(form) is None:
+        block = formed(cross)
+        squares = (block * (form @ block)).sum(-2)
+        floor = torch.finfo(diagonal.dtype).eps * diagonal
+        return block.mT @ solved, torch.maximum(diagonal - squares, floor)
+    pieces = []
+    for right in row_pieces(cross.right, dim=-2):
+        blocks = flatten_all(form, solved, cross.left, right)
+        still = right.new_zeros(len(blocks[0]), right.shape[-2], solved.shape[-1])
+        mean, *_, deviation = torch.ops.deepwishart.gaussian_sample_forward(
+            *blocks, cross.log_height, cross.log_lengthscale, still
+        )
+        pieces.append((mean, deviation))
+    means, deviations = zip(*pieces, strict=True)
+    shape = diagonal.shape
+    return (
+        torch.cat(means, dim=1).reshape(*shape, -1),
+        torch.cat(deviations, dim=1).square().reshape(shape),
+    )
 
 
 class GaussianDraw(torch.autograd.Function):

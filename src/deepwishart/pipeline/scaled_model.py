@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import probabilities, tensor
 from deepwishart.models import DeepKernelProcess, Posterior, build
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.predict import Predictive
@@ -173,10 +174,17 @@ class RescaledPredictive:
         return self.standardised.discrete
 
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both moments from one pass over the components."""
+        """Both moments from one pass over the components; ``FloatingPointError`` if they are none,
+        as those of a damaged model may be."""
         mean, variance = (self._table(each) for each in self.standardised.mean_and_variance())
-        spread = np.sqrt(variance) * self.scaling.scale
-        return self._shape(self.scaling.inverse(mean)), self._shape(spread)
+        mean, spread = self.scaling.inverse(mean), np.sqrt(variance) * self.scaling.scale
+        good = (np.isfinite(mean) & ~np.isnan(spread)).all(1)
+        if not good.all():
+            raise FloatingPointError(
+                f"The prediction for row {int(good.argmin())} of X is no finite number. Check the "
+                "units of that row; if every row is like this, train again."
+            )
+        return self._shape(mean), self._shape(spread)
 
     def log_prob(self, y: Any, *, by_column: bool = False) -> np.ndarray:
         """Log density of each row's targets in original units, ``(N,)``, or of each column by
@@ -190,11 +198,7 @@ class RescaledPredictive:
 
     def quantile(self, p: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """Marginal quantiles; a leading dimension K for K probabilities ``p``."""
-        levels = np.asarray(p, dtype=np.float64)
-        if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
-            raise ValueError(
-                f"Quantiles are given by probabilities strictly between 0 and 1, got {p}."
-            )
+        levels = probabilities("p", p)
         values = [self._table(self.standardised.quantile(float(q))) for q in np.atleast_1d(levels)]
         result = self._shape(self.scaling.inverse(np.stack(values)))
         return result if levels.ndim else result[0]
@@ -207,7 +211,7 @@ class RescaledPredictive:
 
     def standardise(self, y: Any) -> Tensor:
         """Targets in standardised units, ``(N, D)``."""
-        values = np.asarray(y, dtype=np.float64)
+        values = _numpy(tensor("y", y))
         shape = (len(self), self.standardised.num_outputs)
         if values.shape != shape and not (shape[1] == 1 and values.shape == shape[:1]):
             raise ValueError(
@@ -227,4 +231,4 @@ def _beside(targets: np.ndarray, extra: np.ndarray | None) -> np.ndarray:
 
 
 def _numpy(values: Tensor) -> np.ndarray:
-    return values.detach().cpu().numpy().astype(np.float64)
+    return values.detach().to("cpu", torch.float64).numpy()

@@ -70,10 +70,10 @@ def plain_ticks(*axes: Axis) -> None:
 
 
 def shorten(text: str, most: int) -> str:
-    """A name from a table that fits beside an axis, and is no mathematics to matplotlib.
+    r"""A name from a table that fits beside an axis, and is no mathematics to matplotlib.
 
-    >>> shorten("a" * 9, 5), shorten("cost ($)", 20)
-    ('aaaa…', 'cost (\\$)')
+    >>> print(shorten("a" * 9, 5), shorten("cost ($)", 20))
+    aaaa… cost (\\$)
     """
     line = " ".join(text.split())
     return (line if len(line) <= most else f"{line[: most - 1]}…").replace("$", "\\$")

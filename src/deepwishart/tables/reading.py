@@ -19,6 +19,7 @@ import polars as pl
 from polars.exceptions import NoDataError, PanicException, PolarsError
 
 from deepwishart.tables.dialect import Dialect, find_dialect
+from deepwishart.tables.parquet import check_parquet
 from deepwishart.tables.problems import TableError, quoted
 
 __all__ = ["STANDARD_INPUT", "TableFile", "open_table", "read_table", "stream_table"]
@@ -151,6 +152,7 @@ def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> 
                 with open(file, "rb") as start:
                     magic = start.read(4)
             if not usual or (str(path) == STANDARD_INPUT and magic == _PARQUET):
+                check_parquet(file, name)
                 yield TableFile(name, file, None, "")
                 return
             found = find_dialect(file, given, usual)

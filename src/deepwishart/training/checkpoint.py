@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import deepwishart
+from deepwishart._support.arguments import whole_number
 from deepwishart._support.files import PARTIAL, write_atomically
 
 FORMAT = "deepwishart checkpoint"
@@ -143,8 +144,7 @@ class CheckpointStore:
         self, directory: str | os.PathLike[str], every_steps: int = 500, keep: int = 2
     ) -> None:
         for name, value in (("every_steps", every_steps), ("keep", keep)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}.")
+            whole_number(name, value)
         self.directory = Path(directory)
         if self.directory.exists() and not self.directory.is_dir():
             raise ValueError(f"The checkpoint directory {directory} is a file; name a directory.")

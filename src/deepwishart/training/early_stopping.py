@@ -49,7 +49,7 @@ class Plateau:
         if (len(history) - first) % self.every:
             return False
         slope = _slope(_settled(history, first))
-        return slope is not None and (slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance
+        return slope is not None and bool((slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance)
 
 
 def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> float | None:
@@ -71,7 +71,7 @@ def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> fl
     slope = _slope(_settled(history, first, first + fast))
     if slope is None or (slope[0] - 2.0 * slope[1]) * fast < least:
         return None
-    return slope[0] * fast
+    return float(slope[0] * fast)
 
 
 def _settled(history: History, first: int, last: int | None = None) -> np.ndarray:

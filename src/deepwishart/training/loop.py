@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import objectives
+from deepwishart._support.arguments import shown, whole_number
 from deepwishart.models import DeepKernelProcess
 from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
@@ -91,6 +92,8 @@ def train(
     data, rows = _check_data(model, X, y, batches, num_data, checkpoints)
     if isinstance(protocol, str):
         protocol = Protocol.named(protocol, rows)
+    if not isinstance(protocol, Protocol):
+        raise ValueError(f"protocol must be a Protocol or the name of one, got {shown(protocol)}.")
     parallel = Parallel.detect(process_group)
     history = History() if history is None else history
     state = _start(model, data, protocol, seed, history, optimiser, checkpoints, resume, parallel)
@@ -216,7 +219,7 @@ def _start(
     """The first state, or the one to resume; the leader's, on all processes."""
     # Seeds are drawn, so that the two streams differ from each other and from the stream that
     # the same seed gave when the model was initialised.
-    source = torch.Generator().manual_seed(seed)
+    source = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
     noise_seed, order_seed = torch.randint(2**62, (2,), generator=source).tolist()
     size = protocol.batch_size
     rows = Minibatches(*data, size, order_seed) if isinstance(data, tuple) else data

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deepwishart._support.choices import unknown
+from deepwishart._support.arguments import number, shown, tensor, whole_number
+from deepwishart._support.choices import check_choice
 
 if TYPE_CHECKING:
     import torch
@@ -87,24 +87,26 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for name, smallest in _LEAST.items():
-            self._set(name, _whole_number(name, getattr(self, name), smallest))
+            self._set(name, whole_number(name, getattr(self, name), smallest))
         for name in ("learning_rate", "final_learning_rate"):
-            self._set(name, _positive_number(name, getattr(self, name)))
+            self._set(name, number(name, getattr(self, name)))
         if self.batch_size is not None:
-            self._set("batch_size", _whole_number("batch_size", self.batch_size, 1, "or None"))
+            self._set("batch_size", whole_number("batch_size", self.batch_size, also="None or "))
         if self.clip_norm is not None:
-            self._set("clip_norm", _positive_number("clip_norm", self.clip_norm, "or None"))
-        if self.schedule not in SCHEDULES:
-            raise ValueError(unknown("schedule", self.schedule, SCHEDULES))
+            self._set("clip_norm", number("clip_norm", self.clip_norm, also="None or "))
+        check_choice("schedule", self.schedule, SCHEDULES)
+        if not isinstance(self.factors, Mapping):
+            raise ValueError(f"factors must be a dictionary, got {shown(self.factors)}.")
         for kind, factor in self.factors.items():
-            if kind not in KINDS:
-                raise ValueError(unknown("kind of parameter", kind, KINDS))
-            if not (math.isfinite(factor) and factor >= 0):
+            check_choice("kind of parameter", kind, KINDS)
+            if number(f"The factor of {kind}", factor, low=-math.inf) < 0:
                 raise ValueError(f"The factor of {kind} must be 0 or more, got {factor}.")
-        first, second = self.betas
-        if not (0 <= first < 1 and 0 <= second < 1):
-            raise ValueError(f"betas must be two numbers from 0 to below 1, got {self.betas}.")
-        self._set("betas", (float(first), float(second)))
+        betas = tensor("betas", self.betas)
+        if betas.shape != (2,) or not bool(((betas >= 0) & (betas < 1)).all()):
+            raise ValueError(
+                f"betas must be two numbers from 0 to below 1, got {shown(self.betas)}."
+            )
+        self._set("betas", tuple(map(float, self.betas)))
 
     @classmethod
     def named(cls, name: str, num_rows: int) -> Protocol:
@@ -113,20 +115,18 @@ class Protocol:
         ``"paper"`` is the paper's (Section "Results"): 20,000 steps, learning rate 1e-2 and, for
         the second half, 1e-3. ``"fast"`` is made for the collapsed output layer, with which it
         reaches a similar bound in a tenth of the steps. ``"converged"`` is for the table of all the
-        paper's results; its numbers are those of ``"fast"``. They use all rows of a small data set
-        at every step, and minibatches otherwise.
+        paper's results: ``"fast"`` with more steps. They use all rows of a small data set at every
+        step, and minibatches otherwise.
         """
-        if name not in _PROTOCOLS:
-            raise ValueError(unknown("protocol", name, _PROTOCOLS))
-        small = _whole_number("num_rows", num_rows, 1) <= _LARGEST_FULL_BATCH
+        check_choice("protocol", name, _PROTOCOLS)
+        small = whole_number("num_rows", num_rows) <= _LARGEST_FULL_BATCH
         return _PROTOCOLS[name].replace(batch_size=None if small else _MINIBATCH)
 
     def replace(self, **changes: Any) -> Protocol:
         """A copy with some fields changed."""
         fields = tuple(field.name for field in dataclasses.fields(self))
         for name in changes:
-            if name not in fields:
-                raise ValueError(unknown("protocol field", name, fields))
+            check_choice("protocol field", name, fields)
         return dataclasses.replace(self, **changes)
 
     def learning_rate_at(self, step: int) -> float:
@@ -173,25 +173,6 @@ class Protocol:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-
-
-def _whole_number(name: str, value: Any, smallest: int, alternative: str = "") -> int:
-    wanted = f"{name} must be a whole number of at least {smallest} {alternative}".rstrip()
-    number = operator.index(value) if hasattr(value, "__index__") else None
-    if number is None or isinstance(value, bool) or number < smallest:
-        raise ValueError(f"{wanted}, got {value!r}.")
-    return number
-
-
-def _positive_number(name: str, value: Any, alternative: str = "") -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (number > 0 and math.isfinite(number)):
-        wanted = f"{name} must be a positive number {alternative}".rstrip()
-        raise ValueError(f"{wanted}, got {value!r}.")
-    return number
 
 
 _LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1, "shallow_steps": 0}

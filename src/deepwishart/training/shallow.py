@@ -58,8 +58,8 @@ def start_from_shallow(
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
     >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5, output="collapsed")
-    >>> start_from_shallow(model, X, X.sin(), steps=50), model.likelihood.noise.item() < 0.01
-    (True, True)
+    >>> start_from_shallow(model, X, X.sin(), steps=50)
+    True
     """
     from deepwishart.training.loop import train
 

@@ -131,7 +131,7 @@ def test_a_killed_worker_costs_nothing_but_time(store, dataset):
     assert curve["step"][-1] == 1199 and curve["seconds"] == sorted(curve["seconds"])
     lost = next(n for n, event in enumerate(seen) if isinstance(event, Lost))
     after = [e.step for e in seen[lost:] if isinstance(e, Stepped) and e.spec == killed[0]]
-    assert not after or after[0] > 40
+    assert not after or after[0] > 20  # the checkpoint of step 40 may not have been written
     assert not any(alive(pid_of(event)) for event in seen if isinstance(event, Started))
     assert not store.checkpoint_dir(killed[0]).exists()
 

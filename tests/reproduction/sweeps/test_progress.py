@@ -29,6 +29,7 @@ def test_plain_lines_where_there_is_no_terminal():
             Stepped(SPECS[0], 10, 100, 1.5, 6.0),
             Started(SPECS[1], "worker 1"),
             Lost(SPECS[1], "its worker was killed by SIGKILL"),
+            Stepped(SPECS[1], 10, 100, 1.5, 6.0),  # late news
             Finished(SPECS[0], OK, {}),
             Started(SPECS[1], "worker 1"),
             Finished(SPECS[1], {"status": "failed", "reason": "NaN [in] layer 1"}, {}),

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from deepwishart._support.lock import InUseError
 from deepwishart.reproduction.sweeps import (
     ResultsError,
     ResultsStore,
@@ -86,7 +87,7 @@ def test_a_bad_line_in_the_middle_is_named(store):
 
 def test_one_writer_at_a_time(store):
     other = ResultsStore(store.directory)
-    with store.writing(), pytest.raises(ResultsError, match="Another sweep"), other.writing():
+    with store.writing(), pytest.raises(InUseError, match="Another process"), other.writing():
         pass
     with other.writing():
         pass

@@ -173,7 +173,7 @@ def test_kill_of_the_whole_sweep(tmp_path):
         assert sweep.poll() is None, log
         refused = call("run", *asked, "--out", tmp_path / "killed")
         sweep.send_signal(signal.SIGKILL)
-    assert refused[0] == 2 and "Another sweep is writing" in refused[2]
+    assert refused[0] == 2 and "Another process (id" in refused[2]
     wait_until_gone(worker_pids(log))
     survivors = ResultsStore(tmp_path / "killed").records()
     assert 1 <= len(survivors) < 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepwishart._support.choices import unknown
+from deepwishart._support.choices import check_choice
 
 __all__ = ["CATALOGUE", "Entry", "entry", "names"]
 
@@ -63,6 +63,5 @@ def entry(name: str) -> Entry:
     >>> entry("protein").num_splits
     5
     """
-    if name not in CATALOGUE:
-        raise ValueError(unknown("data set", name, CATALOGUE))
+    check_choice("data set", name, CATALOGUE)
     return CATALOGUE[name]

@@ -78,9 +78,10 @@ def bound_table(results: Results) -> Table:
     about = (
         f"The published means are those of {STEPS:,} steps. A run is there when its training "
         "curve, averaged over 2% of its steps and after the KL term has faded in, is at the "
-        "published mean of its cell or above. Means over the runs that got there, and how many of "
-        "the cell's runs those are. Seconds are steps times the median time of a step, on the "
-        "machine and with the load that the runs had."
+        "published mean of its cell or above; a start from a single layer (shallow_steps) comes "
+        "before its first step and is not counted. Means over the runs that got there, and how "
+        "many of the cell's runs those are. Seconds are steps times the median time of a step, on "
+        "the machine and with the load that the runs had."
     )
     told = [
         f"With protocol {protocol}, {len(done)} of {len(found)} runs got there, after "

@@ -106,8 +106,9 @@ class SweepProgress:
         """Take notice of an event, and say what is worth a line."""
         spec = event.spec
         if isinstance(event, Stepped):
-            numbers: Any = {"completed": event.step, "total": event.total}
-            self._bars.update(self._flights[spec], elbo=f"ELBO {event.elbo:.3f}", **numbers)
+            if spec in self._flights:  # or else late news of a run that was lost
+                numbers: Any = {"completed": event.step, "total": event.total}
+                self._bars.update(self._flights[spec], elbo=f"ELBO {event.elbo:.3f}", **numbers)
             return None
         if isinstance(event, Started):
             self._flights[spec] = self._bars.add_task(str(spec), total=None, elbo="")

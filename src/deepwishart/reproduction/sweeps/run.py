@@ -100,6 +100,7 @@ def run(
         num_rows,
         max_iter=settings.max_iter,
         num_samples=settings.num_samples,
+        num_inducing=settings.num_inducing,
         output=options["output"],
     )
     new_model = functools.partial(

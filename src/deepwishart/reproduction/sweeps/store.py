@@ -24,13 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from deepwishart._support.files import sync_directory, write_atomically
+from deepwishart._support.lock import locked
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
 __all__ = ["ResultsError", "ResultsStore"]
 
 
 class ResultsError(ValueError):
-    """A results directory cannot be used: in use or damaged."""
+    """A results directory cannot be used: it is damaged, or no directory."""
 
 
 class ResultsStore:
@@ -101,8 +102,7 @@ class ResultsStore:
         if self.directory.exists() and not self.directory.is_dir():
             raise ResultsError(f"{self.directory} is a file; name a directory for the results.")
         self.directory.mkdir(parents=True, exist_ok=True)
-        with open(self.directory / ".lock", "wb") as lock:
-            _lock(lock.fileno(), self.directory)
+        with locked(self.directory):
             for spec in self.records():
                 self._discard_checkpoints(spec)
             _, bad, lines = self.read()
@@ -132,20 +132,6 @@ class ResultsStore:
 
     def _discard_checkpoints(self, spec: RunSpec) -> None:
         shutil.rmtree(self.checkpoint_dir(spec), ignore_errors=True)
-
-
-def _lock(descriptor: int, directory: Path) -> None:
-    """Lock until the file is closed, by whatever means; where the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise ResultsError(
-            f"Another sweep is writing to {directory}. Wait for it to end, or use another --out."
-        ) from None
 
 
 def _append(path: Path, content: bytes) -> None:

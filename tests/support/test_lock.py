@@ -3,19 +3,19 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from deepwishart.cli.errors import CommandError
-from deepwishart.cli.lock import LOCK, locked
+from deepwishart._support.lock import LOCK, InUseError, locked
 
-from .conftest import SOURCE
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def test_the_lock_is_held_and_given_back(tmp_path):
     with locked(tmp_path):
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
-        with pytest.raises(CommandError, match=rf"id {os.getpid()}\b"), locked(tmp_path):
+        with pytest.raises(InUseError, match=rf"id {os.getpid()}\b"), locked(tmp_path):
             pass
     assert list(tmp_path.iterdir()) == []
     with locked(tmp_path):
@@ -25,7 +25,7 @@ def test_the_lock_is_held_and_given_back(tmp_path):
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):
     code = (
         "import os, signal, sys\nfrom pathlib import Path\n"
-        "from deepwishart.cli.lock import locked\n"
+        "from deepwishart._support.lock import locked\n"
         "with locked(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], env={"PYTHONPATH": str(SOURCE)})

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from deepwishart.cli.errors import CommandError
-
-__all__ = ["LOCK", "locked"]
+__all__ = ["LOCK", "InUseError", "locked"]
 
 LOCK = ".lock"
+
+
+class InUseError(ValueError):
+    """Another process is working in a directory; the message says which."""
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def _acquire(path: Path) -> int:
         except OSError:
             owner = os.read(descriptor, 20).decode(errors="replace") or "unknown"
             os.close(descriptor)
-            raise CommandError(
+            raise InUseError(
                 f"Another process (id {owner}) is working in {path.parent}. Wait for it to end, or "
                 "choose another --out."
             ) from None

@@ -1,0 +1,154 @@
+"""Arguments as they arrive: counts, numbers, generators and tensors, or one sentence about them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["check_generator", "number", "probabilities", "shown", "tensor", "whole", "whole_number"]
+
+_MOST = 2**31 - 1
+_LONGEST = 60
+
+
+def whole(value: Any) -> int | None:
+    """An integer of any type, or ``None`` for whatever else it is.
+
+    >>> whole(np.int64(3)), whole(True), whole(2.5)
+    (3, None, None)
+    """
+    if isinstance(value, bool | np.bool_):
+        return None
+    try:
+        return operator.index(value)
+    except Exception:  # the types of others raise what they like
+        return None
+
+
+def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: int = _MOST) -> int:
+    """An integer from ``least`` to ``most``; ``ValueError`` otherwise.
+
+    Args:
+        name: of the argument.
+        value: what was given for it.
+        least: smallest value.
+        also: what else the argument may be, for the message.
+        most: largest value.
+
+    >>> whole_number("depth", np.int64(3))
+    3
+    """
+    found = whole(value)
+    if found is not None and found > most:
+        raise ValueError(f"{name} must be at most {most}, got {shown(value)}.")
+    if found is None or found < least:
+        raise ValueError(
+            f"{name} must be {also}an integer of at least {least}, got {shown(value)}."
+        )
+    return found
+
+
+def number(
+    name: str, value: Any, low: float = 0.0, high: float = math.inf, also: str = ""
+) -> float:
+    """A number strictly between two others; ``ValueError`` otherwise.
+
+    >>> number("noise", np.float32(0.5)), number("kl_weight", -1, low=-math.inf)
+    (0.5, -1.0)
+    """
+    try:
+        # float() reads text, and warns about complex numbers.
+        wrong = isinstance(value, str | bytes | bytearray | bool | np.bool_ | np.complexfloating)
+        found = math.nan if wrong else float(value)
+    except Exception:  # the types of others raise what they like
+        found = math.nan
+    if not low < found < high:
+        wanted = f"strictly between {low:g} and {high:g}"
+        if high == math.inf:
+            wanted = "a positive number" if low == 0 else "a finite number"
+        raise ValueError(f"{name} must be {also}{wanted}, got {shown(value)}.")
+    return found
+
+
+def probabilities(name: str, values: Any) -> np.ndarray:
+    """One probability or a vector of them, strictly between 0 and 1; ``ValueError`` otherwise.
+
+    >>> probabilities("p", [0.1, 0.9]), probabilities("p", 0.5).shape
+    (array([0.1, 0.9]), ())
+    """
+    found = tensor(name, values).to(torch.float64).cpu().numpy()
+    if found.ndim > 1 or not found.size or not bool(((found > 0) & (found < 1)).all()):
+        raise ValueError(
+            f"{name} must be one or several probabilities strictly between 0 and 1, got "
+            f"{shown(values)}."
+        )
+    return found
+
+
+def check_generator(generator: Any) -> None:
+    """Raise ``ValueError`` unless it is a generator of PyTorch's, or ``None``.
+
+    >>> check_generator(torch.Generator())
+    """
+    if not isinstance(generator, torch.Generator | None):
+        raise ValueError(
+            f"generator must be a torch.Generator or None, got {shown(generator)}; to have the "
+            "same numbers every time, pass torch.Generator().manual_seed(0)."
+        )
+
+
+def tensor(name: str, values: Any) -> Tensor:
+    """Real numbers as an ordinary tensor without gradient; ``ValueError`` for anything else.
+
+    Tensors stay where they are; arrays, lists and data frames are copied.
+
+    >>> tensor("y", [[1, 2]]), tensor("X", torch.ones(2, requires_grad=True)).requires_grad
+    (tensor([[1, 2]]), False)
+    """
+    if isinstance(values, Tensor):
+        kind = _odd_kind(values)
+        if kind:
+            raise ValueError(f"{name} must be an ordinary tensor of real numbers, got {kind}.")
+        return values.detach()
+    try:
+        if values is None:  # which NumPy takes for NaN
+            raise TypeError("None is no number")
+        masked = isinstance(values, np.ma.MaskedArray)
+        array = values.astype(np.float64).filled(np.nan) if masked else np.array(values)
+        array = array.astype(np.float64) if array.dtype == object else array
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"they are of type {array.dtype}")
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+    except Exception as error:  # the types of others raise what they like
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{name} must hold real numbers, got {shown(values)}: {reason.rstrip('.')}."
+        ) from None
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: on one line, and not for ever.
+
+    >>> shown("x"), len(shown(10**5000)) < 70
+    ("'x'", True)
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of thousands of digits, or what the types of others raise
+        return f"this {type(value).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _odd_kind(values: Tensor) -> str:
+    """What is not ordinary about a tensor, if anything."""
+    if values.is_nested or values.is_quantized or values.is_complex():
+        kinds = {"nested": values.is_nested, "quantised": values.is_quantized, "complex": True}
+        return "one that is " + next(kind for kind, found in kinds.items() if found)
+    if values.layout != torch.strided or values.device.type == "meta":
+        return f"one that is {values.layout} on {values.device}"
+    return ""

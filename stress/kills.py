@@ -1,0 +1,295 @@
+"""``fit`` and ``uci run`` killed at random times and at chosen writes, and started again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stress.cases import Failed, Outcome
+from stress.command import Ended, judge
+from stress.faults import KINDS, Plan, num_operations
+from stress.forks import CHECKPOINT_EVERY, Run, import_everything
+from stress.tables import base_columns
+
+__all__ = ["SUITE"]
+
+STEPS = 240
+SMALL = ["--inducing", "4", "--max-iter", str(STEPS)]
+VARIANTS: dict[str, list[str]] = {
+    "dwp": [],
+    "dwp-minibatches": ["--output", "inducing", "--batch-size", "10", "--dtype", "float32"],
+    "dgp": ["--process", "dgp", "--depth", "3"],
+}
+RUNS = 4  # of a sweep
+_LONGEST_CHAIN = 4  # kills of one run
+
+
+class Kills:
+    """Runs to be killed, and what they come to when they are not."""
+
+    def __init__(self, folder: Path) -> None:
+        os.environ["OMP_NUM_THREADS"] = "1"
+        import_everything()
+        self.folder = folder
+        self.table, self.data = folder / "table.csv", folder / "data"
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            _write_table(self.table)
+            write_data(self.data)
+        os.environ["DEEPWISHART_DATA"] = str(self.data)
+
+    @functools.cache  # noqa: B019
+    def _undisturbed(self, name: str) -> tuple[Path, int, str]:
+        """What a run comes to: its directory, the number of its operations, its predictions."""
+        out, count = self.folder / name, self.folder / f"{name}.count"
+        if not count.exists():
+            arguments = self._sweep(out) if name == "sweep" else self._fit(name, out)
+            plan = Plan(0, count_into=f"{count}.new")
+            ended = Run(arguments, self.folder / "log", plan, out).wait()
+            if ended.code:
+                raise Failed(ended.err)
+            os.rename(f"{count}.new", count)
+        predictions = "" if name == "sweep" else self._predict(out, self.folder).err
+        return out, num_operations(count), predictions
+
+    def run(self, rng: random.Random, folder: Path) -> Outcome:
+        """One run, killed one or several times and then left to finish."""
+        counts: Counter[str] = Counter()
+        if rng.random() < 0.2:
+            what = "uci run"
+            self._kill_sweep(rng, folder, counts)
+        else:
+            what = rng.choice(tuple(VARIANTS))
+            self._kill_fit(what, rng, folder, counts)
+        return Outcome(what, "recovered", dict(counts))
+
+    # ---- fit -------------------------------------------------------------------------------------
+
+    def _fit(self, name: str, out: Path) -> list[object]:
+        target = "x" if name == "old" else "price"
+        options = ["--target", target, "--out", out, "--samples", "1", "--quiet", "--seed", "3"]
+        return ["fit", self.table, *options, *SMALL, *VARIANTS.get(name, [])]
+
+    def _kill_fit(self, name: str, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
+        out, log = folder / "out", folder / "log"
+        expected, total, predictions = self._undisturbed(name)
+        replacing = rng.random() < 0.35
+        if replacing:
+            shutil.copytree(self._undisturbed("old")[0], out)
+        arguments, reached = self._fit(name, out), 0
+        for number in range(rng.randint(1, _LONGEST_CHAIN)):
+            # Only at the beginning, since it has a checkpoint every 500 steps.
+            installed = number == 0 and rng.random() < 0.1
+            again = [*arguments, _how_to_go_on(out)]
+            ended = _disturb(again, log, out, rng, total, counts, installed)
+            if ended is None:
+                break
+            self._check_after(name, out, folder, replacing)
+            newest = _newest_step(out)
+            if newest is not None:
+                if newest < reached:
+                    raise Failed(f"checkpoints went back from step {reached} to {newest}")
+                reached = newest
+                counts["in mid-training"] += ended.code == -signal.SIGKILL
+        _finished([*arguments, _how_to_go_on(out)], folder)
+        if _content(out) != _content(expected):
+            raise Failed(f"{name}: the model is not that of an undisturbed run")
+        if self._predict(out, folder).err != predictions:
+            raise Failed(f"{name}: predictions are not those of an undisturbed run")
+        # A run that saved a model before it was stopped has that for a previous one, too.
+        left = {entry.name for entry in out.iterdir()}
+        if left | {"previous"} != {"previous", "regressor", "run.json"}:
+            raise Failed(f"{name}: {sorted(left)} are left in the directory")
+        if replacing:
+            self._check_previous(out, folder)
+
+    def _predict(self, model: Path, folder: Path) -> Ended:
+        return Run(["predict", model, self.table], folder / "predicted").wait()
+
+    def _check_after(self, name: str, out: Path, folder: Path, replacing: bool) -> None:
+        """After a kill: an old model is there as it was, or the new one is, or a sentence."""
+        ended = self._predict(out, folder)
+        judge(ended)
+        if replacing and ended.err not in (self._undisturbed(x)[2] for x in ("old", name)):
+            raise Failed(f"{name}: after a kill, predict says {ended.err[:500]}")
+
+    def _check_previous(self, out: Path, folder: Path) -> None:
+        previous = folder / "previous"
+        shutil.copytree(out / "previous", previous / "regressor")
+        if self._predict(previous, folder).err != self._undisturbed("old")[2]:
+            raise Failed("previous/ is not the model that was replaced")
+
+    # ---- uci run ---------------------------------------------------------------------------------
+
+    def _sweep(self, out: Path) -> list[object]:
+        return [
+            *("uci", "run", "--out", out, "--datasets", "yacht", "--processes", "dwp", "dgp"),
+            *("--depths", "2", "--splits", "0-1", "--protocol", "fast", "--workers", "1"),
+            *("--elbo-samples", "5", "--test-samples", "5", *SMALL),
+            *("--checkpoint-every", str(CHECKPOINT_EVERY)),
+        ]
+
+    def _kill_sweep(self, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
+        out, log = folder / "out", folder / "log"
+        expected, total, _ = self._undisturbed("sweep")
+        done: dict[str, Any] = {}
+        for _ in range(rng.randint(1, _LONGEST_CHAIN)):
+            if rng.random() < 0.4:
+                run = Run(self._sweep(out), log)
+                _wait_for(run, lambda: bool(list(out.glob("checkpoints/*/step-*"))), rng)
+                target = rng.choice([run.pid, *run.workers()])
+                counts["in mid-training"] += bool(list(out.glob("checkpoints/*/step-*")))
+                if not run.over():
+                    os.kill(target, signal.SIGKILL)
+                    counts["kills of a worker" if target != run.pid else "kills"] += 1
+                if target != run.pid:  # the sweep starts another one and goes on
+                    time.sleep(rng.uniform(0, 3))
+                    counts["kills"] += run.kill()
+                _check_end(run.wait())
+            elif _disturb(self._sweep(out), log, out, rng, total, counts, False) is None:
+                break
+            found = _records(out)
+            if any(found.get(key) != record for key, record in done.items()):
+                raise Failed("a finished run was lost, or is another one")
+            done = found
+        _finished(self._sweep(out), folder)
+        if _records(out) != _records(expected):
+            raise Failed("results are not those of an undisturbed sweep")
+
+
+SUITE = Kills
+
+
+def _disturb(
+    arguments: list[object],
+    log: Path,
+    out: Path,
+    rng: random.Random,
+    total: int,
+    counts: Counter[str],
+    installed: bool,
+) -> Ended | None:
+    """Start a command and kill it, or take its disk away; ``None`` if it finished before that."""
+    ways = ("operation", "operation", "time", "checkpoint", "checkpoint", "interrupt")
+    how = rng.choice(ways[:3] if installed else ways)
+    plan = None
+    if how == "operation":
+        plan = Plan(rng.randint(1, total), rng.choice((*KINDS[:3], *KINDS)))
+    run = Run(arguments, log, plan, out, installed)
+    if how == "time":
+        time.sleep(rng.uniform(0, 6 if installed else 1.5))
+        run.kill()
+    elif how != "operation":
+        before = _newest_step(out)
+        _wait_for(run, lambda: _newest_step(out) not in (None, before), rng)
+        run.kill(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
+    ended = run.wait()
+    _check_end(ended)
+    if ended.code == -signal.SIGKILL:
+        counts["kills"] += 1
+        counts["of the installed command"] += installed
+        counts["at a chosen write" if plan else "at a random time"] += 1
+    elif ended.code == 130:
+        counts["interrupts"] += 1
+    elif ended.code:
+        counts["full or broken disks"] += 1
+    return None if ended.code == 0 else ended
+
+
+def _wait_for(run: Run, condition: Callable[[], bool], rng: random.Random) -> None:
+    """Until it holds or the command has ended, and a little longer."""
+    deadline = time.monotonic() + 600
+    while not run.over() and not condition() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    time.sleep(rng.uniform(0, 0.1))
+
+
+def _check_end(ended: Ended) -> None:
+    """Killed, interrupted, or ended with a sentence."""
+    if ended.code not in (-signal.SIGKILL, 130):
+        judge(ended)
+    elif "Traceback" in ended.err:
+        raise Failed(ended.err[-1500:])
+
+
+def _finished(arguments: list[object], folder: Path) -> None:
+    ended = Run(arguments, folder / "log").wait()
+    if ended.code:
+        raise Failed(f"it cannot be finished, exit code {ended.code}: {ended.err[-1500:]}")
+
+
+def _how_to_go_on(out: Path) -> str:
+    """Anew, if the directory still belongs to the run of the old model."""
+    try:
+        settings = json.loads((out / "run.json").read_text())["settings"]
+    except FileNotFoundError:
+        return "--resume"
+    return "--force" if settings["target"] == ["x"] else "--resume"
+
+
+def _newest_step(out: Path) -> int | None:
+    found = [path.stem for path in out.glob("checkpoints/*/step-*.safetensors")]
+    return max((int(stem.removeprefix("step-")) for stem in found), default=None)
+
+
+def _content(out: Path) -> tuple[str, list[float], int]:
+    """Tensors and course of training of a model, apart from the clock."""
+    tensors = (out / "regressor" / "model.safetensors").read_bytes()
+    history = json.loads((out / "regressor" / "history.json").read_text())
+    return hashlib.sha256(tensors).hexdigest(), history["elbo"], len(history["step"])
+
+
+def _records(out: Path) -> dict[str, Any]:
+    """Results of all finished runs with their curves, apart from the clock."""
+    found = {}
+    if not (out / "runs.jsonl").exists():
+        return found
+    for line in (out / "runs.jsonl").read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            record = json.loads(line)
+            key = "-".join(str(record[name]) for name in ("dataset", "split", "process", "depth"))
+            clock = [name for name in record if name.startswith(("seconds", "finished"))]
+            found[key] = {name: record[name] for name in record if name not in clock}
+    if len(found) > RUNS:
+        raise Failed(f"{len(found)} results of {RUNS} runs")
+    return found
+
+
+def _write_table(path: Path) -> None:
+    """Without polars, whose threads would not be there after a fork."""
+    columns = base_columns()
+    lines = [columns.keys(), *zip(*columns.values(), strict=True)]
+    path.write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
+
+
+def write_data(folder: Path) -> None:
+    """A small data set in the published layout, which calls itself yacht."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-2.0, 2.0, (40, 2))
+    y = 10.0 + 3.0 * np.sin(2.0 * X[:, 0]) * X[:, 1] + generator.normal(0.0, 0.1, 40)
+    rows = "\n".join(" ".join(map(repr, row)) for row in np.c_[X, y].tolist())
+    contents = {"data.txt": rows, "index_features.txt": "0\n1", "index_target.txt": "2"}
+    contents["n_splits.txt"] = "2"
+    for number in range(2):
+        order = list(map(str, generator.permutation(40)))
+        contents[f"index_test_{number}.txt"] = "\n".join(order[:5])
+        contents[f"index_train_{number}.txt"] = "\n".join(order[5:])
+    registry = []
+    for name, text in contents.items():
+        path = f"UCI_Datasets/yacht/data/{name}"
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+        registry.append(f"{path} {hashlib.sha256(text.encode()).hexdigest()} {len(text)}")
+    (folder / "registry.txt").write_text("\n".join(registry))

@@ -1,0 +1,131 @@
+"""Arguments of every kind: what they stand for, or one sentence."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+from deepwishart._support.arguments import (
+    check_generator,
+    number,
+    probabilities,
+    shown,
+    tensor,
+    whole_number,
+)
+
+NO_NUMBERS = [None, "2", b"2", [], {}, object(), len, int, 1j, np.complex128(2), torch.float32]
+HUGE = [pytest.param(10**400, id="huge"), pytest.param(10**5000, id="unprintable")]
+
+
+@pytest.mark.parametrize(
+    "value", [*NO_NUMBERS, *HUGE, 0, -1, 2.0, True, np.True_, math.nan, 2**31, pd.NA, torch.ones(2)]
+)
+def test_what_is_no_count(value):
+    with pytest.raises(ValueError, match=r"^depth must be .{5,140}\.$"):
+        whole_number("depth", value)
+
+
+@pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), torch.tensor(3)])
+def test_counts(value):
+    found = whole_number("depth", value)
+    assert type(found) is int and found == 3
+
+
+@pytest.mark.parametrize(
+    "value", [*NO_NUMBERS, *HUGE, True, np.True_, math.nan, math.inf, 0, -0.5, pd.NA, torch.ones(2)]
+)
+def test_what_is_no_positive_number(value):
+    with pytest.raises(
+        ValueError, match=r"^noise must be None or a positive number, got .{1,90}\.$"
+    ):
+        number("noise", value, also="None or ")
+
+
+@pytest.mark.parametrize("value", [0.5, np.float32(0.5), Fraction(1, 2), Decimal("0.5")])
+def test_numbers(value):
+    found = number("mixing", value, high=1.0)
+    assert type(found) is float and found == 0.5
+    with pytest.raises(ValueError, match="mixing must be strictly between 0 and 1, got 1"):
+        number("mixing", 1, high=1.0)
+    with pytest.raises(ValueError, match="kl_weight must be a finite number"):
+        number("kl_weight", math.inf, low=-math.inf)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, math.nan, [], [0.5, 2.0], [[0.5]], "0.5", None])
+def test_what_is_no_probability(value):
+    with pytest.raises(ValueError, match=r"^p must "):
+        probabilities("p", value)
+
+
+@pytest.mark.parametrize("value", [0, "x", np.random.default_rng(0), np.random.RandomState(0)])
+def test_generators_of_other_libraries(value):
+    with pytest.raises(ValueError, match=r"generator must be a torch\.Generator or None, got"):
+        check_generator(value)
+
+
+X = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        X.clone().requires_grad_(),
+        torch.nn.Parameter(X),
+        X.numpy()[::-1].copy()[::-1],
+        np.frombuffer(X.numpy().tobytes()).reshape(2, 2),
+        X.numpy().astype(">f8"),
+        X.numpy().astype(object),
+        X.tolist(),
+        pd.DataFrame(X.numpy()),
+        pl.DataFrame(X.numpy()),
+    ],
+)
+def test_tensors_of_every_kind(values):
+    found = tensor("X", values)
+    assert not found.requires_grad
+    torch.testing.assert_close(found, X, rtol=0, atol=0)
+
+
+def test_what_is_masked_is_missing():
+    found = tensor("y", np.ma.masked_array([1, 2], [False, True]))
+    assert found[0] == 1.0 and found[1].isnan()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        X.to_sparse(),
+        X.to("meta"),
+        X.to(torch.complex64),
+    ],
+)
+def test_tensors_without_ordinary_numbers(values):
+    with pytest.raises(ValueError, match=r"^X must be an ordinary tensor of real numbers, got one"):
+        tensor("X", values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(None, "x", ["1"], [[1.0], [1.0, 2.0]], {"a": 1}, object(), [10**400], [1j]),
+        *(np.array(["2021-01-01"], dtype="datetime64[D]"), np.array([b"x"])),
+    ],
+)
+def test_what_holds_no_numbers(values):
+    with pytest.raises(ValueError, match=r"^y must hold real numbers, got "):
+        tensor("y", values)
+
+
+def test_what_messages_show():
+    class Rude:
+        def __repr__(self):
+            raise RuntimeError
+
+    assert shown(Rude()) == "this Rude"
+    assert shown("a\nb" * 99).startswith("'a\\nba") and len(shown("a" * 999)) < 70
