@@ -7,6 +7,7 @@ import itertools
 import math
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -30,6 +31,8 @@ KINDS = {
 def main() -> int:
     """Run what is asked for; 1 if anything failed."""
     options = _options()
+    # A shell that starts this in the background has it ignore Ctrl-C, which ends it early.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="stress-"))
     began = time.monotonic()
     failures = sum(
@@ -68,6 +71,8 @@ def _try(kind: str, seed: int, folder: Path, numbers: Iterable[int], seconds: fl
             if "failed" in answer:
                 case = f"--seed {seed} --only {kind}:{number}"
                 print(f"FAILED {case}: {answer['failed']}", flush=True)
+            if (done := sum(ends.values())) % 100 == 0:
+                print(f"{kind}: {done} done, {ends['FAILED']} failed", file=sys.stderr, flush=True)
     done = sum(ends.values())
     shown = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
     print(f"{done} {KINDS[kind]}: {shown}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
@@ -11,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from stress.cases import Failed
 
@@ -33,12 +35,10 @@ class Ended:
 
 def command(*arguments: object) -> Ended:
     """Run ``deepwishart`` with these arguments; output of native code is caught as well."""
-    from deepwishart.cli import app
-
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with _redirected(1, out.fileno()), _redirected(2, err.fileno()):
             try:
-                app([str(each) for each in arguments], prog_name="deepwishart")
+                _program()([str(each) for each in arguments], prog_name="deepwishart")
                 code = 0
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
@@ -74,6 +74,16 @@ def check_predictions(text: str, num_rows: int | None = None) -> None:
                 continue  # the name of a class
             if not finite:
                 raise Failed(f"{value} predicted at exit code 0")
+
+
+@functools.cache
+def _program() -> Any:
+    """The commands, put together once: that takes longer than to refuse a table."""
+    import typer
+
+    from deepwishart.cli import app
+
+    return typer.main.get_command(app)
 
 
 @contextmanager

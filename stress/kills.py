@@ -28,8 +28,9 @@ __all__ = ["SUITE"]
 STEPS = 240
 SMALL = ["--inducing", "4", "--max-iter", str(STEPS)]
 VARIANTS: dict[str, list[str]] = {
-    "dwp": [],
-    "dwp-minibatches": ["--output", "inducing", "--batch-size", "10", "--dtype", "float32"],
+    "dwp": ["--depth", "2"],
+    "dwp-auto": ["--depth", "auto"],
+    "dwp-minibatches": ["--depth", "2", "--output", "inducing", "--batch-size", "10"],
     "dgp": ["--process", "dgp", "--depth", "3"],
 }
 RUNS = 4  # of a sweep

@@ -38,13 +38,6 @@ def test_choosing() -> None:
     assert all(bound.standard_error >= 0 for bound in names["bounds"].values())
 
 
-@pytest.mark.filterwarnings("ignore:Training ended")
-def test_likelihoods() -> None:
-    names = run_blocks("likelihoods", {"__name__": "likelihoods"})
-    lower, upper = names["lower"], names["upper"]
-    assert lower[0] < np.e < upper[0] and lower[1] < 8 * np.e < upper[1]
-
-
 def test_classification(tmp_path, monkeypatch) -> None:
     """With fewer steps than the page takes."""
     monkeypatch.chdir(tmp_path)
@@ -54,6 +47,13 @@ def test_classification(tmp_path, monkeypatch) -> None:
     exec(compile(quick, "classification.rst", "exec"), names)
     assert names["classifier"].score(names["X_test"], names["y_test"]) > 0.85
     assert (tmp_path / "tumours" / "config.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_likelihoods() -> None:
+    names = run_blocks("likelihoods", {"__name__": "likelihoods"})
+    lower, upper = names["lower"], names["upper"]
+    assert lower[0] < np.e < upper[0] and lower[1] < 8 * np.e < upper[1]
 
 
 def test_extending() -> None:

@@ -83,7 +83,9 @@ class TestRefusals:
 
     @pytest.mark.parametrize("num_samples", [0, -3])
     def test_no_samples(self, output, num_samples):
-        self.refused(output, "num_samples must be at least 1", num_samples=num_samples)
+        self.refused(
+            output, "num_samples must be an integer of at least 1", num_samples=num_samples
+        )
 
     @pytest.mark.parametrize("num_data", [0, -20, 19, float("nan"), True])
     def test_a_data_set_smaller_than_the_batch(self, output, num_data):

@@ -468,7 +468,7 @@ def test_a_name_is_spelled_once():
     parameters = inspect.signature(DeepKernelRegressor).parameters
     defaults = inspect.signature(fit_function).parameters
     shared = [name for name in defaults if name in parameters]
-    assert len(shared) == 16
+    assert len(shared) == 18
     for name in shared:
         if name not in ("batch_size", "random_state"):
             assert defaults[name].default == parameters[name].default, name

@@ -47,6 +47,7 @@ def test_lengthscales_are_in_standard_deviations(fitted):
     assert both.importance is None and both.lost() == ""
 
 
+@pytest.mark.filterwarnings("ignore:The bound")  # two steps
 def test_a_kernel_without_lengthscales(fitted):
     _, X, y = fitted
     model = DeepKernelRegressor(

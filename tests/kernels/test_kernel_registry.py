@@ -107,12 +107,12 @@ def test_ard_refuses_another_number_of_features(kernel: Kernel) -> None:
 def test_parameters_must_be_positive(value: float) -> None:
     with pytest.raises(ValueError, match="height must be a positive number"):
         SquaredExponential(height=value)
-    with pytest.raises(ValueError, match="lengthscale must be positive and finite"):
+    with pytest.raises(ValueError, match="lengthscale must be a positive number"):
         Matern12(lengthscale=value)
-    with pytest.raises(ValueError, match="alpha must be positive and finite"):
+    with pytest.raises(ValueError, match="alpha must be"):
         RationalQuadratic(alpha=value)
     if value != 0:
-        with pytest.raises(ValueError, match="bias must be positive and finite"):
+        with pytest.raises(ValueError, match="bias must be"):
             Linear(bias=value)
 
 

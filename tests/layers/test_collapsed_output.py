@@ -45,8 +45,9 @@ def test_data_term_is_the_bound_of_titsias(kernel):
 
 
 @torch.no_grad()
-def test_predictor_is_the_best_posterior_over_inducing_outputs():
-    layer, likelihood, inducing, rows, y = setting()
+@pytest.mark.parametrize("kernel", [SquaredExponential, Matern32])
+def test_predictor_is_the_best_posterior_over_inducing_outputs(kernel):
+    layer, likelihood, inducing, rows, y = setting(kernel)
     sample = layer.sample(inducing, Randomness(SAMPLES))
     function = sample.predictor(sample.summarise(rows, y, likelihood), likelihood)
     new = rows[:, :4] + 0.3
@@ -68,6 +69,21 @@ def test_predictor_is_the_best_posterior_over_inducing_outputs():
             torch.testing.assert_close(variance[index, :, column], covariance.diagonal(), **close)
             torch.testing.assert_close(joint.mean[index, :, column], m, **close)
             torch.testing.assert_close(joint.covariance[index, column], covariance, **close)
+
+
+def test_moments_with_and_without_a_gradient_agree():
+    layer, likelihood, inducing, rows, y = setting()
+    sample = layer.sample(inducing, Randomness(SAMPLES))
+    function = sample.predictor(sample.summarise(rows, y, likelihood), likelihood)
+    with_gradient = function.moments(rows + 0.3)
+    assert all(part.requires_grad for part in with_gradient)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            function.moments(rows + 0.3),
+            tuple(p.detach() for p in with_gradient),
+            rtol=1e-9,
+            atol=0,
+        )
 
 
 def test_the_summary_is_of_fixed_size():

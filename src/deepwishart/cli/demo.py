@@ -207,8 +207,8 @@ def _pictures(
         "Predictions",
         plots.predictions(intervals, test[1][inner], target=TARGET),
         f"The {SHOWN_ROWS} held-out points nearest the inner end of the roll, where it bends most, "
-        "in the order of their predicted angle, with 90% intervals. Nine in ten of the true angles "
-        "should lie inside.",
+        "in the order of their predicted angle, with 90% intervals. Of all points nine in ten "
+        "should lie inside, see the table; here, where noise in the inputs counts most, fewer do.",
     )
     curves = {
         name: metrics.calibration_curve(one.prediction, test[1]) for name, one in fitted.items()

@@ -46,16 +46,18 @@ def inducing_points(num_rows: int, depth: int, collapsed: bool = True) -> int:
     r"""The number P of inducing points that pays, at a cost of about :math:`P^2 N` per step.
 
     A single integrated layer has all rows up to 1,500, when it is the exact Gaussian process, and
-    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 2e7. There
-    are at least 100, as far as there are rows; and no more where the output layer is learned.
+    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 2e7, and
+    no more than half of the rows. There are at least 100, as far as there are rows; and no more
+    where the output layer is learned.
 
     >>> [inducing_points(1_000, depth) for depth in (1, 2)], inducing_points(300, 2)
-    ([1000, 141], 258)
+    ([1000, 141], 150)
     """
     if depth == 1 and collapsed and num_rows <= ALL_ROWS:
         return num_rows
     work = 0.0 if not collapsed else _SHALLOW_WORK if depth == 1 else _DEEP_WORK
-    return min(num_rows, max(FEWEST, math.isqrt(int(work / num_rows))))
+    affordable = math.isqrt(int(work / num_rows))
+    return min(num_rows, max(FEWEST, min(affordable, num_rows if depth == 1 else num_rows // 2)))
 
 
 def search_depth(fit: Callable[[int, int], Fitted], shallow: int, deep: int) -> Fitted:

@@ -73,7 +73,7 @@ def shorten(text: str, most: int) -> str:
     r"""A name from a table that fits beside an axis, and is no mathematics to matplotlib.
 
     >>> print(shorten("a" * 9, 5), shorten("cost ($)", 20))
-    aaaa… cost (\\$)
+    aaaa… cost (\$)
     """
     line = " ".join(text.split())
     return (line if len(line) <= most else f"{line[: most - 1]}…").replace("$", "\\$")

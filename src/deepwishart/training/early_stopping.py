@@ -93,4 +93,4 @@ def _slope(bounds: np.ndarray) -> tuple[float, float] | None:
     slope = (x * means).sum() / spread
     residual = means - means.mean() - slope * x
     error = math.sqrt((residual**2).sum() / (blocks - 2) / spread)
-    return slope / _BLOCK, error / _BLOCK
+    return float(slope) / _BLOCK, error / _BLOCK
