@@ -38,7 +38,7 @@ def draw(X: np.ndarray, y: np.ndarray, models: dict[str, DeepKernelRegressor]) -
         axes.set(title=NAMES[name], xlabel="x")
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("y")
-    figure.axes[0].legend(frameon=False, loc="upper left", fontsize="small")
+    figure.axes[0].legend(frameon=False, loc="lower left", fontsize="small")
     return figure
 
 
