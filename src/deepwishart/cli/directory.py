@@ -106,6 +106,7 @@ class ModelDirectory:
         if run is not None and resume:
             _check_same(run["settings"], settings, options)
             if run["status"] == "finished":
+                self._clean()
                 return False
             self.run = str(run.get("run", self.run))
         elif run is not None and not force:
@@ -123,9 +124,12 @@ class ModelDirectory:
         content = {"status": status, "run": self.run, "settings": self.settings}
         write_atomically(self.run_file, json.dumps(content, indent=2))
         if status == "finished":
-            # What a killed process was about to write is of no use to anybody.
-            for left in (self.checkpoints, *self.path.glob(".*.tmp")):
-                shutil.rmtree(left, ignore_errors=True)
+            self._clean()
+
+    def _clean(self) -> None:
+        """Remove what is of no use once the model is there, also if a process was killed over it."""
+        for left in (self.checkpoints, *self.path.glob(".*.tmp")):
+            shutil.rmtree(left, ignore_errors=True)
 
     def save(self, model: SavedModel, *, interrupted: bool) -> bool:
         """Put a model in place, and keep the one that was there in ``previous/``; ``False`` if the
