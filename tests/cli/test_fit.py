@@ -285,6 +285,8 @@ def test_a_run_killed_before_its_last_word_keeps_what_it_replaced(train_csv, tmp
     assert run(*command, "--seed", "1", "--resume").exit_code == 0
     assert (out / "regressor" / "model.safetensors").read_bytes() != first
     assert (out / "previous" / "model.safetensors").read_bytes() == first
+    (out / "checkpoints").mkdir()  # and one that was killed even later
+    assert run(*command, "--seed", "1", "--resume").exit_code == 0
     assert sorted(entry.name for entry in out.iterdir()) == ["previous", "regressor", "run.json"]
 
 

@@ -106,7 +106,7 @@ class ModelDirectory:
         if run is not None and resume:
             _check_same(run["settings"], settings, options)
             if run["status"] == "finished":
-                self._clear()  # in case it was killed before it could do so itself
+                self._clean()
                 return False
             self.run = str(run.get("run", self.run))
         elif run is not None and not force:
@@ -124,10 +124,10 @@ class ModelDirectory:
         content = {"status": status, "run": self.run, "settings": self.settings}
         write_atomically(self.run_file, json.dumps(content, indent=2))
         if status == "finished":
-            self._clear()
+            self._clean()
 
-    def _clear(self) -> None:
-        """What a finished run, or a killed process that was about to write, leaves behind."""
+    def _clean(self) -> None:
+        """Remove what is of no use once the model is there, also if a process was killed over it."""
         for left in (self.checkpoints, *self.path.glob(".*.tmp")):
             shutil.rmtree(left, ignore_errors=True)
 
