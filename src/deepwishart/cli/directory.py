@@ -127,7 +127,7 @@ class ModelDirectory:
             self._clean()
 
     def _clean(self) -> None:
-        """Remove what is of no use once the model is there, also if a process was killed over it."""
+        """Remove what is of no use once the model is there, also after a kill."""
         for left in (self.checkpoints, *self.path.glob(".*.tmp")):
             shutil.rmtree(left, ignore_errors=True)
 
