@@ -11,7 +11,7 @@ from stress.cases import Failed, seeded
 from stress.command import Ended, check_predictions, judge
 from stress.pool import answers
 
-SAMPLES = {"tables": range(25), "models": range(40), "calls": range(80), "kills": (4, 9, 38)}
+SAMPLES = {"tables": range(12), "models": range(20), "calls": range(40), "kills": (4, 9)}
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
