@@ -19,6 +19,7 @@ import numpy as np
 
 from stress.cases import Failed, Outcome
 from stress.command import Ended, judge
+from stress.data import small_table, write_data
 from stress.faults import KINDS, Plan, num_operations
 from stress.forks import CHECKPOINT_EVERY, Run, import_everything
 from stress.tables import base_columns
@@ -48,7 +49,8 @@ class Kills:
         if not folder.exists():
             folder.mkdir(parents=True)
             _write_table(self.table)
-            write_data(self.data)
+            table = small_table(np.random.default_rng(0))
+            write_data(self.data, table, [(range(5, 40), range(5)), (range(35), range(35, 40))])
         os.environ["DEEPWISHART_DATA"] = str(self.data)
 
     @functools.cache  # noqa: B019
@@ -273,24 +275,3 @@ def _write_table(path: Path) -> None:
     columns = base_columns()
     lines = [columns.keys(), *zip(*columns.values(), strict=True)]
     path.write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
-
-
-def write_data(folder: Path) -> None:
-    """A small data set in the published layout, which calls itself yacht."""
-    generator = np.random.default_rng(0)
-    X = generator.uniform(-2.0, 2.0, (40, 2))
-    y = 10.0 + 3.0 * np.sin(2.0 * X[:, 0]) * X[:, 1] + generator.normal(0.0, 0.1, 40)
-    rows = "\n".join(" ".join(map(repr, row)) for row in np.c_[X, y].tolist())
-    contents = {"data.txt": rows, "index_features.txt": "0\n1", "index_target.txt": "2"}
-    contents["n_splits.txt"] = "2"
-    for number in range(2):
-        order = list(map(str, generator.permutation(40)))
-        contents[f"index_test_{number}.txt"] = "\n".join(order[:5])
-        contents[f"index_train_{number}.txt"] = "\n".join(order[5:])
-    registry = []
-    for name, text in contents.items():
-        path = f"UCI_Datasets/yacht/data/{name}"
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-        registry.append(f"{path} {hashlib.sha256(text.encode()).hexdigest()} {len(text)}")
-    (folder / "registry.txt").write_text("\n".join(registry))

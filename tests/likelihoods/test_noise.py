@@ -75,7 +75,7 @@ def test_predictive_of_student_t_is_a_convolution(degrees):
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         StudentT(1, **wrong)
-    with pytest.raises(ValueError, match="noise is a variance"):
+    with pytest.raises(ValueError, match="noise must be a positive number"):
         HeteroscedasticGaussian(1, noise=-1.0)
 
 

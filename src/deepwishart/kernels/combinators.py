@@ -9,8 +9,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.elementary import log_parameter
 
 
 class Combination(Kernel):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.arguments import whole_number
+from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.elementary import log_parameter
 
 
 class DotProduct(Kernel):
@@ -82,11 +83,12 @@ class Linear(DotProduct):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(height, bias, dtype=dtype)
-        self.num_features = num_features
         if num_features is None:
             self.register_parameter("log_lengthscale", None)
         else:
+            num_features = whole_number("num_features", num_features, also="None or ")
             self.log_lengthscale = log_parameter("lengthscale", 1.0, num_features, dtype=dtype)
+        self.num_features = num_features
 
     @property
     def lengthscale(self) -> Tensor:

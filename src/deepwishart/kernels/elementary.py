@@ -2,14 +2,11 @@ r"""The few formulas that several kernels share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
-from deepwishart._support.arguments import number, whole_number
+from torch import Tensor
 
 
 def squared_norm(features: Tensor) -> Tensor:
@@ -78,18 +75,3 @@ def symmetric_with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
     """
     identity = torch.eye(matrix.shape[-1], dtype=torch.bool, device=matrix.device)
     return torch.where(identity, diagonal.unsqueeze(-1), (matrix + matrix.mT) * 0.5)
-
-
-def log_parameter(
-    name: str,
-    value: float,
-    num_features: int | None = None,
-    *,
-    dtype: torch.dtype | None = None,
-) -> nn.Parameter:
-    r"""A positive parameter stored as :math:`\log v`, so that any real step keeps it positive; a
-    vector with ``num_features``, else a scalar. Errors call it ``name``."""
-    shape: tuple[int, ...] = ()
-    if num_features is not None:
-        shape = (whole_number("num_features", num_features, also="None or "),)
-    return nn.Parameter(torch.full(shape, math.log(number(name, value)), dtype=dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from deepwishart.kernels.elementary import log_parameter
+from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.stationary import Stationary
 
 

@@ -7,8 +7,10 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import whole_number
+from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.elementary import log_parameter, squared_distance
+from deepwishart.kernels.elementary import squared_distance
 
 
 class Stationary(Kernel):
@@ -39,6 +41,8 @@ class Stationary(Kernel):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if num_features is not None:
+            num_features = whole_number("num_features", num_features, also="None or ")
         self.num_features = num_features
         self.log_height = log_parameter("height", height, dtype=dtype)
         self.log_lengthscale = log_parameter("lengthscale", lengthscale, num_features, dtype=dtype)

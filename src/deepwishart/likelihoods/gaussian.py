@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Normal
 
-from deepwishart._support.arguments import number
+from deepwishart._support.parameters import log_parameter
 from deepwishart.likelihoods.base import Likelihood, Mixture
 
 __all__ = ["Gaussian"]
@@ -38,9 +38,7 @@ class Gaussian(Likelihood):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs)
-        logarithm = math.log(number("noise", noise))
-        value = torch.full((self.num_outputs,), logarithm, dtype=dtype, device=device)
-        self.log_noise = nn.Parameter(value)
+        self.log_noise = log_parameter("noise", noise, self.num_outputs, dtype=dtype, device=device)
 
     @property
     def noise(self) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Normal
 
+from deepwishart._support.parameters import log_parameter
 from deepwishart.likelihoods.base import (
     LARGEST_LOG,
     Likelihood,
@@ -55,10 +56,7 @@ class HeteroscedasticGaussian(Likelihood):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs, num_latents=2 * num_outputs)
-        if not noise > 0:
-            raise ValueError(f"noise is a variance and must be positive, got {noise}.")
-        value = torch.full((num_outputs,), math.log(noise), dtype=dtype, device=device)
-        self.log_noise = nn.Parameter(value)
+        self.log_noise = log_parameter("noise", noise, self.num_outputs, dtype=dtype, device=device)
 
     @property
     def latent_groups(self) -> tuple[int, ...]:

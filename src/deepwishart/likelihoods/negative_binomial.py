@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from deepwishart._support.parameters import log_parameter
 from deepwishart.likelihoods.counts import CountLikelihood
 
 __all__ = ["NegativeBinomial"]
@@ -42,10 +41,9 @@ class NegativeBinomial(CountLikelihood):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs, exposure=exposure, dtype=dtype, device=device)
-        if not dispersion > 0:
-            raise ValueError(f"dispersion must be positive, got {dispersion}.")
-        value = torch.full((num_outputs,), math.log(dispersion), dtype=dtype, device=device)
-        self.log_dispersion = nn.Parameter(value)
+        self.log_dispersion = log_parameter(
+            "dispersion", dispersion, self.num_outputs, dtype=dtype, device=device
+        )
 
     @property
     def dispersion(self) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Normal
 
+from deepwishart._support.arguments import number
+from deepwishart._support.parameters import log_parameter
 from deepwishart.likelihoods.base import Likelihood, Mixture
 
 __all__ = ["StudentT"]
@@ -55,15 +55,13 @@ class StudentT(Likelihood):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs)
-        if not scale > 0:
-            raise ValueError(f"scale must be positive, got {scale}.")
-        if not degrees > 2:
+        excess = number("degrees", degrees) - 2.0
+        if excess <= 0.0:
             raise ValueError(
                 f"degrees must be above 2, so that noise has a variance; got {degrees}."
             )
-        value = torch.full((num_outputs,), math.log(scale), dtype=dtype, device=device)
-        self.log_scale = nn.Parameter(value)
-        self.log_excess = nn.Parameter(value.new_tensor(math.log(degrees - 2.0)))
+        self.log_scale = log_parameter("scale", scale, self.num_outputs, dtype=dtype, device=device)
+        self.log_excess = log_parameter("degrees", excess, dtype=dtype, device=device)
 
     @property
     def scale(self) -> Tensor:
