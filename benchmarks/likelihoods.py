@@ -42,7 +42,7 @@ SETTINGS = {
     "energy": Setting(steps=500, num_inducing=100),
     "concrete": Setting(steps=500, num_inducing=100),
     "wine": Setting(steps=500, num_inducing=100),
-    "power": Setting(steps=300, num_inducing=50),
+    "power": Setting(steps=500, num_inducing=100),
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,

@@ -177,3 +177,14 @@ def test_other_is_none_of_those_known(strange, model):
 def test_no_such_choice(strange, model):
     result = run("predict", model, strange / "few.csv", "--unseen", "othre")
     assert result.exit_code == 2 and "Did you mean 'other'?" in result.stderr
+
+
+def test_names_that_look_like_patterns(folder):
+    rows = [f"{n},{'ab'[n % 2]},{n % 3}" for n in range(20)]
+    (folder / "odd.csv").write_text("\n".join(["y,^x$,^.*$", *rows, "3,NA,1"]) + "\n")
+    command = ["fit", folder / "odd.csv", "--target", "y", "--impute", "median"]
+    result = run(*command, "--out", folder / "odd", *TINY)
+    assert result.exit_code == 0, result.output
+    assert "taken for missing values: NA (1)" in result.stderr
+    predicted = run("predict", folder / "odd", folder / "odd.csv")
+    assert predicted.exit_code == 0, predicted.output

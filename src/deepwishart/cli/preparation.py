@@ -192,8 +192,8 @@ def _remarks(table: pl.DataFrame, left_out: int, missing: Sequence[str]) -> Iter
     spellings = [word.strip().lower() for word in missing]
     counts: Counter[str] = Counter()
     for column in table.select(pl.col(pl.String)):
-        words = column.filter(column.str.strip_chars().str.to_lowercase().is_in(spellings))
-        counts.update(word.strip() for word in words.to_list())
+        words = column.rename("").str.strip_chars()  # polars takes "^x$" for a pattern of names
+        counts.update(words.filter(words.str.to_lowercase().is_in(spellings)).to_list())
     if counts:
         shown = ", ".join(f"{printable(word, 20)} ({n:,})" for word, n in counts.most_common(8))
         yield f"taken for missing values: {shown} (--missing changes that)"

