@@ -1,10 +1,12 @@
 """deepwishart predict."""
 
 import math
+import shutil
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
@@ -118,6 +120,21 @@ def test_text_where_numbers_were(model, new):
 def test_infinitely_far_inputs(model, new):
     pl.DataFrame({"x": [1e300], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
     refused(run("predict", model, new), "'x'", "standard deviations")
+
+
+def test_predictions_that_are_no_numbers(model, new, tmp_path):
+    """The logarithm of a height can be finite where the height is not."""
+    damaged = tmp_path / "damaged"
+    shutil.copytree(model, damaged)
+    saved = ModelDirectory(damaged).load()
+    with torch.no_grad():
+        for kernel in (layer.kernel for layer in saved.regressor.model_.layers):
+            kernel.log_height.fill_(720.0)
+    ModelDirectory(damaged).save(saved, interrupted=False)
+    result = run("predict", damaged, new, "--out", tmp_path / "out.csv")
+    assert result.exit_code in (1, 2) and "Traceback" not in result.output
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize("level", ["0", "1", "-0.1", "nan"])

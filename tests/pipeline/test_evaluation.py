@@ -1,5 +1,6 @@
 """The bound with its standard error, and scores in the units of the data."""
 
+import copy
 import math
 
 import numpy as np
@@ -82,3 +83,12 @@ def test_rows_in_chunks_are_all_rows(scaled, data, monkeypatch):
     chunked = estimate_elbo(model, *scaled.standardise(*data), num_samples=1)
     assert chunked.mean == pytest.approx(whole.mean, rel=1e-12)
     assert whole.standard_error < 1e-12
+
+
+def test_predictions_that_are_no_numbers_are_refused(scaled, data):
+    X, _ = data
+    damaged = copy.deepcopy(scaled)
+    with torch.no_grad():
+        damaged.model.likelihood.log_noise.fill_(math.nan)
+    with pytest.raises(FloatingPointError, match=r"row 0 of X is no finite number.*train again"):
+        predict(damaged, X).mean_and_stddev()
