@@ -25,8 +25,8 @@ CLASS_SCORES = (
     "Log loss is in nats per row; it and the Brier score, half the squared distance between "
     "probabilities and truth, are better the lower they are. The majority-class guess gives every "
     "row the frequencies of the classes among the training rows; the linear model is logistic "
-    "regression; the plain GP is the same model with one layer. One division of the rows: small "
-    "differences mean little."
+    "regression; a plain GP is the same model with one layer, and beside one of several layers it "
+    "has a column of its own. One division of the rows: small differences mean little."
 )
 
 

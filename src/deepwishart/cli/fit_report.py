@@ -59,11 +59,14 @@ def _body(saved: SavedModel, split: Split) -> Iterator[str]:
     left_out = (
         f" {fit['left_out']:,} rows without a target were left out." if fit["left_out"] else ""
     )
+    depth = regressor.model_.depth
+    what = "one layer, which is a plain GP" if depth == 1 else f"{depth} layers"
     yield _paragraph(
-        f"A model of {regressor.model_.depth} layers ({regressor.process}, {regressor.kernel} "
-        f"kernel, {regressor.n_inducing_} inducing points), trained for {regressor.n_iter_:,} "
-        f"steps on {fit['rows']:,} rows and {regressor.n_features_in_} inputs, and tested on "
-        f"{len(y):,} rows that it has not seen.{left_out} ELBO {regressor.elbo_:.3f} nats per row"
+        f"A model of {what} ({regressor.process}, {regressor.kernel} kernel, "
+        f"{regressor.n_inducing_} inducing points), trained for {regressor.n_iter_:,} steps on "
+        f"{fit['rows']:,} rows and {regressor.n_features_in_} inputs, and tested on {len(y):,} "
+        "rows that it has not seen."
+        f"{left_out} ELBO {regressor.elbo_:.3f} nats per row"
         f"{'' if isinstance(regressor, DeepKernelClassifier) else ', in standardised units'}."
     )
     if isinstance(regressor, DeepKernelClassifier):
@@ -131,8 +134,9 @@ def _numbers(saved: SavedModel, split: Split) -> Iterator[str]:
 _NUMBER_SCORES = (
     "Log likelihood is in nats per row, higher is better; RMSE and CRPS are in units of the "
     "target, lower is better. The constant guess has mean and standard deviation of the "
-    "training rows for every row; the linear model is Bayesian linear regression; the plain GP "
-    "is the same model with one layer. One division of the rows: small differences mean little."
+    "training rows for every row; the linear model is Bayesian linear regression; a plain GP is "
+    "the same model with one layer, and beside one of several layers it has a column of its own. "
+    "One division of the rows: small differences mean little."
 )
 
 

@@ -91,8 +91,9 @@ def partial_dependence(
         if isinstance(values[0], str):
             places = np.arange(len(values))
             panel.errorbar(places, mean, [mean - lower, upper - mean], fmt="o", color=colour)
-            panel.set_xticks(places, [shorten(str(each), 14) for each in values])
-            panel.tick_params(axis="x", rotation=35 if len(values) > 3 else 0)
+            turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+            names = [shorten(str(each), 14) for each in values]
+            panel.set_xticks(places, names, **(turned if len(values) > 3 else {}))
             panel.margins(x=0.15)
         else:
             panel.fill_between(values, lower, upper, color=colour, alpha=0.2, linewidth=0)
@@ -102,8 +103,8 @@ def partial_dependence(
                 panel.xaxis.set_major_locator(locator)
                 panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
             else:
-                panel.locator_params(axis="x", nbins=4)  # more would touch in a panel this narrow
                 plain_ticks(panel.xaxis)
+                panel.locator_params(axis="x", nbins=4)  # more would touch in a panel this narrow
         tidy(
             panel, xlabel=shorten(name, 32), ylabel=shorten(target, 32) if index % wide == 0 else ""
         )

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from deepwishart._support.numbers import plain
@@ -64,8 +65,10 @@ def key(label: str, **style: Any) -> Line2D:
 
 
 def plain_ticks(*axes: Axis) -> None:
-    """Numbers beside an axis as people write them: 21,580 and not 2.158e4."""
+    """Numbers beside an axis as people write them: 21,580 and not 2.158e4; few, for they are
+    long."""
     for axis in axes:
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(lambda value, _: plain(value, 6))
 
 
