@@ -39,6 +39,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "cosine": {"schedule": "cosine"},
     "five samples": {"num_samples": 5},
     "`converged` (2,000 steps)": {"max_iter": 2_000},
+    "`converged`, faded in over 600 steps": {"max_iter": 2_000, "kl_anneal": 600},
 }
 
 
