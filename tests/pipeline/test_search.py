@@ -33,17 +33,17 @@ def test_a_single_layer_is_kept_when_two_are_no_better():
 
 
 def test_deeper_models_are_tried_while_the_bound_rises():
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.4, (4, 10): 1.41, (5, 10): 9.0}
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.4}
     best, kept, tried = search(bounds)
     assert kept == (3, 10)
-    assert tried == [(1, 20), (1, 10), (2, 10), (3, 10), (4, 10)]
+    assert tried == [(1, 20), (1, 10), (2, 10), (3, 10)]
     assert best.history.tried[3]["elbo"] == 1.4 and best.history.tried[3]["standard_error"] == 0.01
 
 
 def test_the_standard_error_of_the_difference_decides():
-    bounds = {(1, 10): 1.0, (2, 10): 1.2, (3, 10): 1.21, (4, 10): 1.5}
+    bounds = {(1, 10): 1.0, (2, 10): 1.2, (3, 10): 1.21}
     assert search(bounds, shallow=10)[1] == (2, 10)
-    assert search(bounds | {(5, 10): 1.5}, shallow=10, error=0.005)[1] == (4, 10)
+    assert search(bounds, shallow=10, error=0.005)[1] == (3, 10)
 
 
 def test_a_deeper_model_may_not_pay_much_for_its_fewer_points():

@@ -37,7 +37,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             prior), ``"dsvi"`` (doubly stochastic deep Gaussian process) or ``"diwp"`` (deep inverse
             Wishart process).
         depth: number of layers, the output layer included; 1 is a Gaussian process. ``"auto"``: one
-            first, then more while the bound rises by more than its standard error, up to five; the
+            first, then more while the bound rises by more than its standard error, up to three; the
             best is kept (:func:`deepwishart.pipeline.search_depth`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.

@@ -14,7 +14,7 @@ from deepwishart.training import History, TrainingError
 
 __all__ = ["Fitted", "inducing_points", "search_depth"]
 
-DEEPEST = 5  # as far as the paper goes
+DEEPEST = 3  # each layer more is as long again, and most gains come from the first two
 FEWEST = 100
 ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
 _SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
@@ -64,7 +64,7 @@ def search_depth(fit: Callable[[int, int], Fitted], shallow: int, deep: int) -> 
     """The best of a single layer and deeper models, tried while the bound rises.
 
     First a single layer with ``shallow`` inducing points, which is what has to be surpassed. Then,
-    with ``deep`` points in all of them, models of one layer, two, three and so on up to five: as
+    with ``deep`` points in all of them, models of one layer, two and three: as
     long as one's bound is above that of the one before by more than the standard error of the
     difference. A deeper model is kept if it does not pay more than 0.02 per row for its fewer
     points, that is, if its bound is above the first one's less 0.02.

@@ -84,7 +84,8 @@ def adjust_protocol(
         base, batch_size = base.replace(batch_size=None), None
         if isinstance(protocol, str):  # fewer samples of more rows: about as much work per step
             affordable = int(_WORK / (num_rows * max(num_inducing, 1) ** 2))
-            changes["num_samples"] = min(base.num_samples, max(2, affordable))
+            even = affordable - affordable % 2  # threads share samples: no odd one out
+            changes["num_samples"] = min(base.num_samples, max(2, even))
     if max_iter is not None:
         anneal = round(base.kl_anneal * max_iter / base.max_iter)
         changes |= {"max_iter": max_iter, "kl_anneal": anneal}
