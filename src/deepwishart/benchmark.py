@@ -108,8 +108,8 @@ def make_step(
     *,
     depth: int,
     dtype: torch.dtype,
-    width: int | None = None,
     shape: Shape = BOSTON,
+    **options: Any,
 ) -> Callable[[], None]:
     """A function that takes one training step on random data: forward, backward and Adam.
 
@@ -117,8 +117,8 @@ def make_step(
         process: name of the process, see :func:`deepwishart.build`.
         depth: number of layers, the output layer included.
         dtype: ``torch.float64`` or ``torch.float32``.
-        width: width of the hidden layers; the number of features if ``None``.
         shape: sizes of data and model.
+        options: of :func:`deepwishart.build`, such as ``width``, ``output`` and ``posterior``.
 
     >>> step = make_step("dwp", depth=2, dtype=torch.float64, shape=Shape(20, 3, 5, 2))
     >>> step()
@@ -126,9 +126,8 @@ def make_step(
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(shape.num_rows, shape.num_features, generator=generator, dtype=dtype)
     y = X[:, 0].sin()
-    model = build(
-        process, X, y, depth=depth, width=width, num_inducing=shape.num_inducing, dtype=dtype
-    )
+    options |= {"depth": depth, "num_inducing": shape.num_inducing, "dtype": dtype}
+    model = build(process, X, y, **options)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
 
     sizes: dict[str, Any] = {"num_data": shape.num_rows, "num_samples": shape.num_samples}
