@@ -92,13 +92,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--report", action="store_true", help="print what is in the file")
     parser.add_argument("--folds", type=int, default=FOLDS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     lines = arguments.out.read_text().splitlines() if arguments.out.exists() else []
     results = [json.loads(line) for line in lines]
     done = {(row["data"], row["model"], row["fold"]) for row in results}
-    for data in arguments.data:
+    for data in arguments.data if not arguments.report else ():
         for model in arguments.models:
             for fold in range(arguments.folds):
                 if (data, model, fold) in done:

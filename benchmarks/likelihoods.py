@@ -1,4 +1,4 @@
-"""Constant, input-dependent and heavy-tailed noise on the same splits.
+"""Constant, input-dependent and heavy-tailed noise, and the last two together, on the same splits.
 
     DEEPWISHART_DATA=... python benchmarks/likelihoods.py
     python benchmarks/likelihoods.py --report
@@ -25,7 +25,13 @@ import torch
 
 from deepwishart._support.machine import threads
 from deepwishart.datasets import load
-from deepwishart.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, StudentT
+from deepwishart.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    Likelihood,
+    StudentT,
+)
 from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo, run_training
 
 
@@ -48,6 +54,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
     "heteroscedastic": HeteroscedasticGaussian,
     "student_t": StudentT,
+    "heteroscedastic_t": HeteroscedasticStudentT,
 }
 TEST_ROWS = 8000  # of the synthetic data
 QUARTERS = ("first", "second", "third", "fourth")

@@ -39,7 +39,7 @@ from deepwishart import metrics
 
 RESULTS = Path("benchmarks/results/practitioners.jsonl")
 SPLITS, SEED = 3, 0
-Predict = Callable[[np.ndarray], Any]  # rows to (mean, standard deviation), or a mixture of those
+Predict = Callable[[np.ndarray], Any]  # rows to (mean, standard deviation), or a distribution
 
 
 # ---- tables -------------------------------------------------------------------------------------
@@ -104,10 +104,14 @@ def fit_deepwishart(X: np.ndarray, y: np.ndarray, note: dict[str, Any]) -> Predi
     from deepwishart.estimators import DeepKernelRegressor
 
     regressor = DeepKernelRegressor(random_state=SEED).fit(X, y)
-    note |= {"depth": regressor.model_.depth, "tried": regressor.history_.tried}
+    model = regressor.model_
+    note |= {"depth": model.depth, "tried": regressor.history_.tried}
+    note["likelihood"] = type(model.likelihood).__name__
 
     def predict(rows: np.ndarray) -> Any:
-        return Mixture(list(regressor.predict_distribution(rows).components()))
+        found = regressor.predict_distribution(rows)
+        found.mean_and_stddev()
+        return found
 
     return predict
 
@@ -217,17 +221,6 @@ METHODS: dict[str, Callable[..., Predict]] = {
 # ---- measuring ----------------------------------------------------------------------------------
 
 
-class Mixture:
-    """Components of a prediction in the units of the data."""
-
-    def __init__(self, chunks: list[tuple[np.ndarray, np.ndarray]]) -> None:
-        self._chunks = chunks
-
-    def components(self) -> Any:
-        for mean, std in self._chunks:
-            yield torch.as_tensor(mean), torch.as_tensor(std)
-
-
 def measure(table: str, number: int, method: str) -> dict[str, Any]:
     X, y, X_test, y_test = split(table, number)
     note: dict[str, Any] = {}
@@ -243,12 +236,7 @@ def measure(table: str, number: int, method: str) -> dict[str, Any]:
         predict(many)
         per_thousand = time.process_time() - again
     note["warnings"] = sorted({f"{w.category.__name__}: {w.message}"[:200] for w in caught})
-    if isinstance(found, tuple):
-        found = tuple(torch.as_tensor(np.asarray(part, float))[:, None] for part in found)
-    targets = torch.as_tensor(y_test)[:, None]
-    density = [
-        metrics.log_likelihood(_row(found, i), targets[i : i + 1]) for i in range(len(targets))
-    ]
+    density = metrics.log_likelihood(found, y_test, per_row=True)
     return {
         "table": table,
         "split": number,
@@ -256,24 +244,15 @@ def measure(table: str, number: int, method: str) -> dict[str, Any]:
         "rows": len(X),
         "columns": X.shape[1],
         "log_likelihood": float(np.mean(density)),
-        "densities": [round(value, 4) for value in density],
-        "crps": metrics.crps(found, targets),
-        "rmse": metrics.rmse(found, targets),
-        "coverage90": metrics.interval_coverage(found, targets, 0.9),
+        "densities": density.round(4).tolist(),
+        "crps": metrics.crps(found, y_test),
+        "rmse": metrics.rmse(found, y_test),
+        "coverage90": metrics.interval_coverage(found, y_test, 0.9),
         "fit_seconds": fitted - began,
         "first_predict_seconds": predicted - fitted,
         "predict_1000_seconds": per_thousand,
         **note,
     }
-
-
-def _row(found: Any, row: int) -> Any:
-    """The prediction of one row."""
-    if isinstance(found, tuple):
-        return tuple(part[row : row + 1] for part in found)
-    parts = list(found.components())
-    mean, std = (torch.cat([part[k] for part in parts], dim=1) for k in (0, 1))
-    return Mixture([(mean[:, row : row + 1], std[:, row : row + 1])])
 
 
 def run(options: argparse.Namespace) -> None:

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch.distributions import Normal
 
 import deepwishart as dw
 from deepwishart import predict as predict_module
+from deepwishart.likelihoods import Mixture
 from deepwishart.models import posterior as posterior_module
 
 OUTPUTS = ["inducing", "collapsed"]
@@ -59,6 +61,20 @@ def test_quantile_inverts_the_distribution_function(level):
     quantile = predictive.quantile(level)
     assert quantile.shape == (25,)
     np.testing.assert_allclose(predictive.cdf(quantile), level, rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+@pytest.mark.parametrize("level", [1e-5, 0.2, 0.7, 1 - 1e-5])
+def test_quantiles_of_mixtures_that_are_far_from_gaussian(dtype, level):
+    """Narrow peaks far apart, between which there is no density, and a wide one around them."""
+    mean = torch.tensor([-10.0, 0.0, 0.1, 5.0, 0.0], dtype=dtype).reshape(-1, 1, 1, 1)
+    stddev = torch.tensor([1e-2, 1e-3, 1.0, 0.1, 100.0], dtype=dtype).reshape(-1, 1, 1, 1)
+    weights = torch.tensor([0.3, 0.3, 0.1, 0.299, 0.001], dtype=dtype)
+    mixture = Mixture(Normal(mean, stddev), weights.log())
+    probability = torch.tensor(level, dtype=dtype)
+    found = predict_module._quantile(mixture, probability)
+    below = predict_module._cdf(mixture, found)
+    assert float((below - probability).abs()) < 3e3 * torch.finfo(dtype).eps
 
 
 def test_several_quantiles_and_columns():

@@ -131,3 +131,21 @@ def test_what_is_averaged_is_what_functions_say(outcome):
         expected = saved.regressor.predict(pl.DataFrame(changed, schema=names)).mean(0)
         spread = (found.upper - found.lower).max(0) / np.sqrt(400)
         assert (abs(mean - expected) < 2 * spread).all()
+
+
+def test_what_the_data_chose_is_said(tmp_path):
+    """Noise that depends on the inputs: on the terminal, in info and in the page."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-2, 2, 120)
+    y = x + np.where(x > 0, 1.0, 0.05) * random.standard_normal(120)
+    pl.DataFrame({"x": x, "y": y}).write_csv(tmp_path / "t.csv")
+    quick = ["--num-inducing", 15, "--max-iter", 120, "--samples", 2]
+    where = ["--out", tmp_path / "m", "--report", tmp_path / "r.html"]
+    result = run("fit", tmp_path / "t.csv", "--target", "y", *where, *quick)
+    assert result.exit_code == 0, result.output
+    assert "layer, noise that depends on the inputs" in result.output
+    assert "plain GP" in result.output
+    shown = run("info", tmp_path / "m").output
+    assert "HeteroscedasticStudentT, depth 1" in shown
+    page = (tmp_path / "r.html").read_text()
+    assert "noise that depends on the inputs" in page and "which is a plain GP" not in page

@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.likelihoods import Gaussian, HeteroscedasticStudentT
 from deepwishart.training import Protocol
 
 QUICK = {"n_samples": 2, "n_predict_samples": 20, "max_iter": 60, "random_state": 0}
@@ -19,14 +20,55 @@ def chosen(data):
 
 
 def test_a_single_layer_comes_first_with_all_rows(chosen):
-    tried = chosen.history_.tried
-    assert (tried[0]["depth"], tried[0]["num_inducing"]) == (1, 60)
-    assert tried[0]["standard_error"] == 0.0 < tried[1]["standard_error"]
-    assert [each["depth"] for each in tried] == list(range(1, len(tried) + 1))
-    kept = next(each for each in tried if each["depth"] == chosen.model_.depth)
-    assert chosen.elbo_ == kept["elbo"] > tried[0]["elbo"] - 0.02
-    assert chosen.n_inducing_ == kept["num_inducing"]
-    assert (chosen.depth, chosen.n_inducing) == ("auto", "auto")
+    constant, varying, *deeper = tried = chosen.history_.tried
+    assert (constant["likelihood"], varying["likelihood"]) == (
+        "Gaussian",
+        "HeteroscedasticStudentT",
+    )
+    assert (constant["depth"], constant["num_inducing"]) == (varying["depth"], 60) == (1, 60)
+    assert constant["standard_error"] == 0.0 < deeper[-1]["standard_error"]
+    assert [each["depth"] for each in deeper] == list(range(2, len(deeper) + 2))
+    kept = next(each for each in tried if each["elbo"] == chosen.elbo_)
+    assert chosen.elbo_ > max(constant["elbo"], varying["elbo"]) - 0.02
+    assert (chosen.model_.depth, chosen.n_inducing_) == (kept["depth"], kept["num_inducing"])
+    assert type(chosen.model_.likelihood).__name__ == kept["likelihood"]
+    assert (chosen.depth, chosen.n_inducing, chosen.likelihood) == ("auto",) * 3
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """A table whose noise is ten times as large on one side, and its regressor."""
+    random = np.random.default_rng(2)
+    X = random.uniform(-2, 2, (150, 1))
+    y = 50 + np.sin(X[:, 0]) + np.where(X[:, 0] > 0, 0.5, 0.05) * random.standard_normal(150)
+    quick = {**QUICK, "max_iter": 150, "n_inducing": 20}
+    return X, y, DeepKernelRegressor(**quick, warm_start=True).fit(X, y)
+
+
+def test_noise_that_depends_on_the_inputs_is_found(uneven, tmp_path):
+    X, _, regressor = uneven
+    assert isinstance(regressor.model_.likelihood, HeteroscedasticStudentT)
+    lower, upper = regressor.predict_interval([[-1.0], [1.0]])
+    narrow, wide = upper - lower
+    assert wide > 4 * narrow
+    regressor.save(tmp_path / "model")
+    again = DeepKernelRegressor.load(tmp_path / "model")
+    assert again.likelihood == "auto" and again.history_.tried == regressor.history_.tried
+    np.testing.assert_array_equal(again.predict_interval(X), regressor.predict_interval(X))
+
+
+def test_warm_start_goes_on_with_the_noise_that_was_found(uneven):
+    X, y, regressor = uneven
+    steps = regressor.n_iter_
+    assert regressor.fit(X, y).n_iter_ > steps
+    assert isinstance(regressor.model_.likelihood, HeteroscedasticStudentT)
+
+
+@pytest.mark.parametrize("given", [{"depth": 1}, {"output": "collapsed"}])
+def test_noise_is_constant_where_there_is_no_choice(uneven, given):
+    X, y, _ = uneven
+    regressor = DeepKernelRegressor(**{**QUICK, "max_iter": 10, "n_inducing": 20, **given})
+    assert isinstance(regressor.fit(X, y).model_.likelihood, Gaussian)
 
 
 def test_what_was_tried_is_saved(chosen, data, tmp_path):
@@ -46,9 +88,10 @@ def test_a_single_layer_of_noise_is_kept_and_training_settles(data):
     X, _ = data
     y = np.random.default_rng(1).standard_normal(len(X))
     regressor = DeepKernelRegressor(**{**QUICK, "max_iter": 600}).fit(X, y)
-    first, second = regressor.history_.tried
+    first, _, third = regressor.history_.tried
     assert regressor.model_.depth == 1 and regressor.history_.stopped_by == "converged"
-    assert first["elbo"] > -1.45 and second["steps"] < 600
+    assert isinstance(regressor.model_.likelihood, Gaussian)
+    assert first["elbo"] > -1.45 and third["steps"] < 600
 
 
 def test_training_that_ends_too_early_warns(make, data):

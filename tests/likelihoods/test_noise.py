@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, stats
+from scipy import integrate, optimize, special, stats
 
 import deepwishart as dw
-from deepwishart.likelihoods import HeteroscedasticGaussian, StudentT
+from deepwishart.likelihoods import HeteroscedasticGaussian, HeteroscedasticStudentT, StudentT
 from deepwishart.testing import check_likelihood
 from deepwishart.training import Protocol, train
 
@@ -14,6 +14,8 @@ PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], id
 KINDS = {
     "heteroscedastic": HeteroscedasticGaussian(1, noise=0.3),
     "heteroscedastic, two targets": HeteroscedasticGaussian(2),
+    "heteroscedastic t": HeteroscedasticStudentT(1, noise=0.3),
+    "heteroscedastic t, two targets": HeteroscedasticStudentT(2, degrees=3.0),
     "student t": StudentT(1),
     "student t, nearly gaussian": StudentT(2, scale=1.0, degrees=500.0),
 }
@@ -26,7 +28,7 @@ def test_contract(name, dtype):
 
 
 @PRECISIONS
-@pytest.mark.parametrize("name", ["heteroscedastic", "student t"])
+@pytest.mark.parametrize("name", ["heteroscedastic", "heteroscedastic t", "student t"])
 @pytest.mark.parametrize("size", [-1e4, -150.0, 150.0, 1e4])
 def test_extreme_latents(name, dtype, size):
     likelihood = KINDS[name].to(dtype)
@@ -71,10 +73,42 @@ def test_predictive_of_student_t_is_a_convolution(degrees):
             assert found == pytest.approx(np.log(density), abs=tolerance, rel=2e-3)
 
 
+def test_with_many_degrees_of_freedom_student_t_is_gaussian():
+    many, gaussian = HeteroscedasticStudentT(1, 0.3, degrees=1e7), HeteroscedasticGaussian(1, 0.3)
+    random = torch.Generator().manual_seed(0)
+    y, mean, variance = (torch.rand(5, n, generator=random).double() for n in (1, 2, 2))
+    found, expected = (each.expected_log_prob(y, mean, variance) for each in (many, gaussian))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_bound_of_heteroscedastic_t_is_that_of_the_best_precisions():
+    r"""The expectation under Gaussians of precision w, minus the divergence of q(w) from its prior,
+    for a Gamma q that is found numerically."""
+    nu, y, (m_f, m_g), (v_f, v_g), noise = 5.0, 1.7, (0.2, -0.3), (0.4, 0.6), 0.3
+    likelihood = HeteroscedasticStudentT(1, noise, nu)
+    moments = (torch.tensor([pair]).double() for pair in ((m_f, m_g), (v_f, v_g)))
+    found = float(likelihood.expected_log_prob(torch.tensor([[y]]).double(), *moments).detach())
+    u = ((y - m_f) ** 2 + v_f) / noise * np.exp(0.5 * v_g - m_g)
+
+    def bound(log_parameters):
+        a, b = np.exp(log_parameters)
+        mean_w, mean_log_w, prior = a / b, special.digamma(a) - np.log(b), 0.5 * nu
+        gaussian = 0.5 * (mean_log_w - np.log(2 * np.pi * noise) - m_g - mean_w * u)
+        log_p = (prior - 1) * mean_log_w - prior * mean_w
+        log_p += prior * np.log(prior) - special.gammaln(prior)
+        log_q = (a - 1) * mean_log_w - b * mean_w + a * np.log(b) - special.gammaln(a)
+        return -(gaussian + log_p - log_q)
+
+    best = optimize.minimize(bound, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-9})
+    assert found == pytest.approx(-best.fun, abs=1e-6)
+
+
 @pytest.mark.parametrize("wrong", [{"scale": 0.0}, {"degrees": 2.0}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         StudentT(1, **wrong)
+    with pytest.raises(ValueError, match="degrees must be above 2"):
+        HeteroscedasticStudentT(1, degrees=2.0)
     with pytest.raises(ValueError, match="noise must be a positive number"):
         HeteroscedasticGaussian(1, noise=-1.0)
 

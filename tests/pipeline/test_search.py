@@ -1,27 +1,40 @@
-"""How many inducing points, and how many layers, without training anything."""
+"""How many inducing points, which likelihood and how many layers, without training anything."""
 
 import numpy as np
 import pytest
 
-from deepwishart.pipeline import Bound, Fitted, ScaledModel, inducing_points, search_depth
+from deepwishart.likelihoods import HeteroscedasticStudentT
+from deepwishart.pipeline import (
+    Bound,
+    Candidate,
+    Fitted,
+    ScaledModel,
+    inducing_points,
+    search_model,
+)
 from deepwishart.training import History, TrainingError
 
 X = np.linspace(-1.0, 1.0, 20)[:, None]
 
 
-def search(bounds, shallow=20, deep=10, error=0.01, **ends):
-    """The search over models whose bounds are given by depth and inducing points."""
+def candidate(bounds, shallow=20, deep=10, error=0.01, interrupted=None, likelihood=None):
+    """Models whose bounds are given by depth and inducing points."""
+    options = {"likelihood": likelihood, "output": "inducing"} if likelihood else {}
 
     def fit(depth, points):
         bound = bounds[depth, points]
         if isinstance(bound, Exception):
             raise bound
-        scaled = ScaledModel.build("dwp", X, X, depth=depth, num_inducing=points)
-        stopped_by = ends.get("interrupted") == depth
-        history = History(stopped_by="interrupt" if stopped_by else "max_iter")
+        scaled = ScaledModel.build("dwp", X, X, depth=depth, num_inducing=points, **options)
+        history = History(stopped_by="interrupt" if interrupted == depth else "max_iter")
         return Fitted(scaled, history, Bound(bound, error if depth > 1 else 0.0))
 
-    best = search_depth(fit, shallow, deep)
+    return Candidate(fit, shallow, deep)
+
+
+def search(bounds, *others, **options):
+    """The search over models whose bounds are given by depth and inducing points."""
+    best = search_model([candidate(bounds, **options), *others])
     tried = [(each["depth"], each["num_inducing"]) for each in best.history.tried]
     return best, (best.scaled.model.depth, best.scaled.model.num_inducing), tried
 
@@ -73,6 +86,30 @@ def test_a_model_that_cannot_be_trained_is_left_out():
     assert kept == (1, 20)
     with pytest.raises(TrainingError):
         search({(1, 20): failure})
+
+
+def test_the_likelihood_with_the_higher_bound_goes_on():
+    noise = HeteroscedasticStudentT()
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1}
+    other = {(1, 10): 1.3, (2, 10): 1.5, (3, 10): 1.4}
+    best, kept, tried = search(bounds, candidate(other, shallow=10, likelihood=noise))
+    assert (kept, tried) == ((2, 10), [(1, 20), (1, 10), (2, 10), (3, 10)])
+    names = [each["likelihood"] for each in best.history.tried]
+    assert names == ["Gaussian", *["HeteroscedasticStudentT"] * 3]
+    assert isinstance(best.scaled.model.likelihood, HeteroscedasticStudentT)
+    lower = candidate({(1, 10): 0.95}, shallow=10, likelihood=noise)
+    best, kept, tried = search(bounds, lower)
+    assert (kept, tried[1:]) == ((2, 10), [(1, 10), (1, 10), (2, 10), (3, 10)])
+    assert best.history.tried[-1]["likelihood"] == "Gaussian"
+
+
+def test_another_likelihood_that_cannot_be_trained_is_left_out():
+    failure = TrainingError("NaN everywhere.", step=3, layer="layer 1", last_good=None)
+    with pytest.warns(UserWarning, match=r"one layer could not be trained .* NaN everywhere"):
+        _, kept, _ = search(
+            {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 0.8}, candidate({(1, 20): failure})
+        )
+    assert kept == (1, 20)
 
 
 def test_inducing_points():

@@ -9,6 +9,7 @@ import torch
 from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge
 
+from deepwishart.likelihoods import Gaussian
 from deepwishart.pipeline import score, score_gaussian
 
 if TYPE_CHECKING:
@@ -31,9 +32,13 @@ def score_linear(regressor: DeepKernelRegressor, train: Rows, test: Rows) -> Sco
 
 
 def score_baselines(regressor: DeepKernelRegressor, train: Rows, test: Rows) -> dict[str, Scores]:
-    """A linear model and, unless the model is one, a Gaussian process: the model with one layer."""
+    """A linear model and, unless the model is one, a Gaussian process: the model with one layer,
+    and with constant noise if the kind of noise was for the data to choose."""
     found = {"linear": score_linear(regressor, train, test)}
-    if regressor.model_.depth != 1:
+    chosen = regressor.likelihood == "auto" and not isinstance(
+        regressor.model_.likelihood, Gaussian
+    )
+    if regressor.model_.depth != 1 or chosen:
         plain: Any = clone(regressor).set_params(depth=1, checkpoint_dir=None, verbose=0)
         plain.fit(train[0], train[1][:, 0] if regressor._single_column else train[1])
         found["gp"] = score(plain.predict_distribution(test[0]), test[1])

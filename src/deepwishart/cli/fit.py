@@ -118,9 +118,10 @@ def fit(
         str,
         _model(
             "How targets scatter: gaussian, heteroscedastic (noise depends on the inputs), "
-            "student_t (outliers), poisson or negative_binomial (counts)."
+            "student_t (outliers), heteroscedastic_t (both), poisson or negative_binomial "
+            "(counts); auto: gaussian or heteroscedastic_t, by the bound."
         ),
-    ] = "gaussian",
+    ] = "auto",
     exposure: Annotated[
         str | None,
         _model("Column with the time, area or population that counts were made over."),

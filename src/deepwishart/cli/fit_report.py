@@ -18,6 +18,7 @@ from deepwishart.cli.errors import printable
 from deepwishart.cli.explaining import column_groups
 from deepwishart.cli.scores import MODELS, rows_of, show
 from deepwishart.estimators import DeepKernelClassifier
+from deepwishart.likelihoods import Gaussian, HeteroscedasticGaussian
 from deepwishart.pipeline import RescaledPredictive
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def _body(saved: SavedModel, split: Split) -> Iterator[str]:
         f" {fit['left_out']:,} rows without a target were left out." if fit["left_out"] else ""
     )
     depth = regressor.model_.depth
-    what = "one layer, which is a plain GP" if depth == 1 else f"{depth} layers"
+    what = "one layer" if depth == 1 else f"{depth} layers"
+    if depth == 1 and isinstance(regressor.model_.likelihood, Gaussian):
+        what += ", which is a plain GP"
+    elif isinstance(regressor.model_.likelihood, HeteroscedasticGaussian):
+        what += " and of noise that depends on the inputs"
     yield _paragraph(
         f"A model of {what} ({regressor.process}, {regressor.kernel} kernel, "
         f"{regressor.n_inducing_} inducing points), trained for {regressor.n_iter_:,} steps on "
@@ -135,7 +140,8 @@ _NUMBER_SCORES = (
     "Log likelihood is in nats per row, higher is better; RMSE and CRPS are in units of the "
     "target, lower is better. The constant guess has mean and standard deviation of the "
     "training rows for every row; the linear model is Bayesian linear regression; a plain GP is "
-    "the same model with one layer, and beside one of several layers it has a column of its own. "
+    "the same model with one layer and, unless another was asked for, constant noise; it has a "
+    "column of its own where the model is not one itself. "
     "One division of the rows: small differences mean little."
 )
 

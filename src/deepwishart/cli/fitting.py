@@ -38,6 +38,7 @@ from deepwishart.estimators import (
     DeepKernelRegressor,
 )
 from deepwishart.estimators.checks import LIKELIHOODS, check_counts, check_parameters
+from deepwishart.likelihoods import Gaussian
 from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.linalg import CholeskyError
 from deepwishart.tables.problems import listing
@@ -93,7 +94,7 @@ def run_fit(
     _check_wishes(wishes, settings["holdout"])
     prepared = prepare(data, settings, quiet=wishes.quiet)
     if prepared.classes:
-        if settings["likelihood"] != "gaussian":
+        if settings["likelihood"] != "auto":
             raise CommandError(
                 f"--likelihood {settings['likelihood']} is for numbers, but the target "
                 f"{printable(settings['target'][0], 60)} names classes."
@@ -157,7 +158,7 @@ def _as_classifier(
 
 def _check_counts(settings: Mapping[str, Any], prepared: Prepared, split: Split) -> None:
     """Refuse targets that are no counts, and an exposure that is no column of numbers."""
-    counts = issubclass(LIKELIHOODS[settings["likelihood"]], CountLikelihood)
+    counts = issubclass(LIKELIHOODS.get(settings["likelihood"], Gaussian), CountLikelihood)
     if counts:
         check_counts(prepared.y, settings["target"])
     if settings["exposure"] is None:
@@ -285,6 +286,8 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
             "stopped_by": regressor.history_.stopped_by,
             "seconds": round(seconds, 1),
             "inputs": regressor.n_features_in_,
+            "depth": regressor.model_.depth,
+            "likelihood": type(regressor.model_.likelihood).__name__,
             "elbo": regressor.elbo_,
             **{name: about[name] for name in ("rows", "left_out", "holdout", "cv")},
         }
@@ -296,6 +299,15 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
         f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row"
         f"{' (standardised)' if regressor.model_.likelihood.location_scale else ''}"
     )
+    if regressor.depth == "auto" and getattr(regressor, "likelihood", None) == "auto":
+        depth, varies = (
+            regressor.model_.depth,
+            not isinstance(regressor.model_.likelihood, Gaussian),
+        )
+        console.print(
+            f"chosen by the bound: {depth} layer{'s' * (depth > 1)}, "
+            f"{'noise that depends on the inputs' if varies else 'the same noise everywhere'}"
+        )
     for table in (*report_tables(about["cv"]), *report_tables(about["holdout"])):
         console.print(table)
     for table in reliability_tables(about["holdout"]):

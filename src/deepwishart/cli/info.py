@@ -136,7 +136,7 @@ def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
         "log_rate": ("typical rate", lambda value: value),
         "log_dispersion": ("dispersion", lambda value: value),
     }
-    typical = "typical " if regressor._fitted_likelihood == "heteroscedastic" else ""
+    typical = "typical " if regressor._fitted_likelihood.startswith("heteroscedastic") else ""
     return {
         f"{typical}{found[name][0]}": found[name][1](values(parameter)).tolist()
         for name, parameter in likelihood.named_parameters()
@@ -144,10 +144,12 @@ def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
     }
 
 
-def _tried(each: dict[str, float]) -> str:
+def _tried(each: dict[str, Any]) -> str:
     """A model that was trained before one was kept."""
+    likelihood = each.get("likelihood", "Gaussian")
+    noise = "" if likelihood == "Gaussian" else f"{printable(likelihood, 60)}, "
     return (
-        f"depth {each['depth']:.0f}, {each['num_inducing']:.0f} inducing points: ELBO "
+        f"{noise}depth {each['depth']:.0f}, {each['num_inducing']:.0f} inducing points: ELBO "
         f"{each['elbo']:.3f} ± {each['standard_error']:.3f} after {each['steps']:.0f} steps, "
         f"{each['seconds']:.1f} s"
     )

@@ -30,6 +30,7 @@ from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.models import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
 from deepwishart.pipeline import (
+    Candidate,
     Fitted,
     ScaledModel,
     adjust_protocol,
@@ -38,7 +39,7 @@ from deepwishart.pipeline import (
     inducing_points,
     model_options,
     run_training,
-    search_depth,
+    search_model,
 )
 from deepwishart.predict import Predictive
 from deepwishart.training import History, Protocol, make_progress, still_rising
@@ -109,6 +110,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         for a saved one, after what is known of its targets has been read."""
         return None
 
+    def _likelihoods(self) -> list[Likelihood | None]:
+        """Those among which the bound decides, where it decides the depth as well."""
+        return [self._make_likelihood()]
+
     def _describe_targets(self) -> dict[str, Any]:
         """What a saved model has to know of its targets, as plain data."""
         return {}
@@ -147,7 +152,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         self._scaled, self.history_, self.elbo_ = *fitted[:2], fitted.bound.mean
         self.n_iter_, self.n_inducing_ = len(self.history_), self.model_.num_inducing
         asked = self.n_inducing_ if isinstance(self.n_inducing, str) else self.n_inducing
-        self._fitted_structure |= {"depth": self.model_.depth, "n_inducing": asked}
+        output = "collapsed" if self.model_.output.needs_rows else "inducing"
+        self._fitted_structure |= {"n_inducing": asked, "output": output}
+        self._fitted_structure |= {"depth": self.model_.depth}
         self._scaled.forget()
         self._remark(earlier)
         return self
@@ -158,7 +165,20 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_outputs_ = table.shape[1]
-        likelihood = self._make_likelihood()
+        data = inputs, table, extra
+        if not isinstance(self.depth, str):
+            only = self._candidate(self._make_likelihood(), *data)
+            return only.fit(int(self.depth), only.shallow if self.depth == 1 else only.deep)
+        return search_model([self._candidate(each, *data) for each in self._likelihoods()])
+
+    def _candidate(
+        self,
+        likelihood: Likelihood | None,
+        inputs: np.ndarray,
+        table: np.ndarray,
+        extra: np.ndarray | None,
+    ) -> Candidate:
+        """How models with a likelihood are trained, with how many inducing points."""
         rows, size, output = len(inputs), self.batch_size, self.output
         parts = not isinstance(size, str) and (size or rows) < rows
         if output == "auto" and (parts or not isinstance(likelihood, Gaussian | None)):
@@ -180,9 +200,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 return int(self.n_inducing)
             return inducing_points(rows, depth, output == "collapsed")
 
-        if isinstance(self.depth, str):
-            return search_depth(fit, points(1), points(2))
-        return fit(int(self.depth), points(int(self.depth)))
+        return Candidate(fit, points(1), points(2))
 
     def _remark(self, earlier: int) -> None:
         """Say what the user should know about the training of a model with ``earlier`` steps."""

@@ -18,6 +18,7 @@ from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     Likelihood,
     NegativeBinomial,
     Poisson,
@@ -47,6 +48,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
     "heteroscedastic": HeteroscedasticGaussian,
     "student_t": StudentT,
+    "heteroscedastic_t": HeteroscedasticStudentT,
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
 }
@@ -76,7 +78,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             check_choice(name, value, choices)
     likelihood = parameters.get("likelihood", "gaussian")
     if not isinstance(likelihood, Likelihood):
-        check_choice("likelihood", likelihood, LIKELIHOODS)
+        check_choice("likelihood", likelihood, ("auto", *LIKELIHOODS))
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])
@@ -153,7 +155,7 @@ def check_counts(values: np.ndarray, names: list[str] | None) -> None:
             raise ValueError(
                 f"{_label(column, names, 'y')} has {table[row, column]:g} in row {row}, which is "
                 f"{what}: likelihoods 'poisson' and 'negative_binomial' are for counts. Use "
-                "'gaussian', 'heteroscedastic' or 'student_t' for measurements."
+                "'auto', 'gaussian', 'heteroscedastic' or 'student_t' for measurements."
             )
 
 

@@ -14,9 +14,9 @@ from deepwishart._support.arguments import number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.conformal import conformal_quantile
-from deepwishart.likelihoods import Likelihood
+from deepwishart.likelihoods import HeteroscedasticStudentT, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
-from deepwishart.pipeline import RescaledPredictive
+from deepwishart.pipeline import Fitted, RescaledPredictive
 
 __all__ = ["DeepKernelRegressor"]
 
@@ -38,7 +38,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             Wishart process).
         depth: number of layers, the output layer included; 1 is a Gaussian process. ``"auto"``: one
             first, then more while the bound rises by more than its standard error, up to three; the
-            best is kept (:func:`deepwishart.pipeline.search_depth`).
+            best is kept (:func:`deepwishart.pipeline.search_model`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
             ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`); a single
@@ -73,9 +73,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         jitter: relative jitter on kernel matrices; ``None``: the dtype's default.
         likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
             ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
-            ``"poisson"`` or ``"negative_binomial"`` (counts, which are not standardised), or a
-            :class:`deepwishart.likelihoods.Likelihood` to copy. All but the first need
-            ``output="inducing"``, which ``"auto"`` chooses.
+            ``"heteroscedastic_t"`` (both), ``"poisson"`` or ``"negative_binomial"`` (counts, which
+            are not standardised), or a :class:`deepwishart.likelihoods.Likelihood` to copy. All but
+            the first need ``output="inducing"``, which ``"auto"`` chooses. ``"auto"``: with
+            ``depth="auto"``, ``"gaussian"`` or ``"heteroscedastic_t"``, whichever gives a single
+            layer the higher bound; else ``"gaussian"``.
         exposure: for counts, the column of ``X`` (its name or number) with the time, area or
             population that was counted over; counts are proportional to it, and it is no input.
 
@@ -99,7 +101,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     (True, (40,), (40,))
     """
 
-    likelihood: str | Likelihood = "gaussian"
+    likelihood: str | Likelihood = "auto"
     exposure: str | int | None = None
     _exposure_column: int | None = field(init=False)
 
@@ -190,6 +192,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         targets = checks.check_targets(y)
         if reset:
             self._fitted_likelihood, self._exposure_column = self.likelihood, None
+            if self._choosing:
+                self._fitted_likelihood = "gaussian"  # until there is something to compare with
         if _counts(self._fitted_likelihood):
             checks.check_counts(targets, checks.column_names(y))
         return targets
@@ -203,16 +207,34 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     def _check_same_structure(self, targets: np.ndarray) -> None:
         super()._check_same_structure(targets)
         fitted, now = self._fitted_likelihood, self.likelihood
-        if now is not fitted and now != fitted:
+        if now is not fitted and now != fitted and not self._choosing:
             raise ValueError(
                 f"warm_start=True continues the present model, whose likelihood is {fitted!r}; it "
                 f"cannot become {now!r}. Set warm_start=False to start a new model."
             )
 
+    @property
+    def _choosing(self) -> bool:
+        return isinstance(self.likelihood, str) and self.likelihood == "auto"
+
+    def _likelihoods(self) -> list[Likelihood | None]:
+        found: list[Likelihood | None] = [self._make_likelihood()]
+        if self._choosing and self.output != "collapsed":
+            found.append(HeteroscedasticStudentT(self.n_outputs_))
+        return found
+
+    def _fit_anew(self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None) -> Fitted:
+        fitted = super()._fit_anew(inputs, table, extra)
+        if self._choosing:
+            kind = type(fitted.scaled.model.likelihood)
+            names = {each: name for name, each in checks.LIKELIHOODS.items()}
+            self._fitted_likelihood = names[kind]
+        return fitted
+
     def _find_exposure(self) -> int | None:
         """The number of the exposure's column."""
         # Of an object, it is known whether it takes exposures; those named here take both.
-        takes = getattr(self.likelihood, "exposure", _counts(self.likelihood))
+        takes = getattr(self.likelihood, "exposure", _counts(self._fitted_likelihood))
         if self.exposure is None:
             if takes and not isinstance(self.likelihood, str):
                 raise ValueError("The likelihood has exposure=True: say in which column it is.")

@@ -48,7 +48,7 @@ _POINTS = (
 )
 # A parameter of each likelihood that has one value for every target.
 _BY_TARGET = {
-    **dict.fromkeys(("gaussian", "heteroscedastic"), "log_noise"),
+    **dict.fromkeys(("gaussian", "heteroscedastic", "heteroscedastic_t"), "log_noise"),
     **dict.fromkeys(("poisson", "negative_binomial"), "log_rate"),
     "student_t": "log_scale",
 }
@@ -114,8 +114,9 @@ def check_history(history: Mapping[str, Any]) -> None:
         isinstance(tried, list)
         and all(
             isinstance(each, dict)
-            and each.keys() == set(_TRIED)
-            and all(is_number(value) for value in each.values())
+            and each.keys() - {"likelihood"} == set(_TRIED)
+            and all(is_number(each[name]) for name in _TRIED)
+            and isinstance(each.get("likelihood", ""), str)
             for each in tried
         ),
         "what was tried is no list of numbers by name",

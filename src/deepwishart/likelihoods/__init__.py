@@ -6,6 +6,7 @@ from deepwishart.likelihoods.categorical import Categorical
 from deepwishart.likelihoods.classes import ClassLikelihood
 from deepwishart.likelihoods.gaussian import Gaussian
 from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian
+from deepwishart.likelihoods.heteroscedastic_t import HeteroscedasticStudentT
 from deepwishart.likelihoods.negative_binomial import NegativeBinomial
 from deepwishart.likelihoods.poisson import Poisson
 from deepwishart.likelihoods.student_t import StudentT
@@ -16,6 +17,7 @@ __all__ = [
     "ClassLikelihood",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "HeteroscedasticStudentT",
     "Likelihood",
     "Mixture",
     "NegativeBinomial",

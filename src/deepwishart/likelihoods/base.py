@@ -61,6 +61,9 @@ class Likelihood(nn.Module, ABC):
     num_nodes = 32
     #: Whether targets may be shifted and scaled; not so for classes and counts.
     location_scale = True
+    #: Whether ``expected_log_prob`` is the expectation; if not, it is a lower bound that is reached
+    #: where latents have no variance.
+    exact_expectation = True
 
     def __init__(self, num_outputs: int = 1, num_latents: int | None = None) -> None:
         super().__init__()

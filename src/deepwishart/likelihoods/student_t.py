@@ -78,7 +78,7 @@ class StudentT(Likelihood):
         return torch.distributions.StudentT(self.degrees, latents, scale, validate_args=False)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        log_precision, log_weights = _log_gamma_grid(0.5 * self.degrees)
+        log_precision, log_weights = log_gamma_grid(0.5 * self.degrees, _NODES)
         nodes = log_precision.reshape(-1, *(1 for _ in mean.shape))
         deviation = (variance + (2.0 * self.log_scale - nodes).exp()).sqrt()
         centre = mean.expand(len(nodes), *mean.shape)
@@ -92,14 +92,14 @@ class StudentT(Likelihood):
         return {"noise": float(noise.mean())}
 
 
-def _log_gamma_grid(shape: Tensor) -> tuple[Tensor, Tensor]:
+def log_gamma_grid(shape: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     r"""Values of :math:`\log w` for :math:`w \sim \mathrm{Gamma}(a, a)`, and their log weights: the
     trapezoidal rule after :math:`\log w = c \sinh t`, whose points are dense where the mass is and
     reach far where it is not."""
     a = shape.detach().double()
     c = torch.polygamma(1, a).sqrt()
     last = torch.asinh(((70.0 / a).sqrt() + 70.0 / a).log1p() / c)  # the density is below e^-30
-    t = torch.lerp(-torch.asinh(_REACH / c), last, torch.linspace(0, 1, _NODES).to(a))
+    t = torch.lerp(-torch.asinh(_REACH / c), last, torch.linspace(0, 1, num_nodes).to(a))
     log_w = c * t.sinh()
     log_density = a * (log_w - log_w.expm1()) + t.cosh().log()
     return log_w.to(shape.dtype), (log_density - log_density.logsumexp(0)).to(shape.dtype)

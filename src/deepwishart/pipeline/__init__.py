@@ -21,7 +21,7 @@ from deepwishart.pipeline.evaluation import (
     score_gaussian,
 )
 from deepwishart.pipeline.scaled_model import RescaledPredictive, ScaledModel
-from deepwishart.pipeline.search import Fitted, inducing_points, search_depth
+from deepwishart.pipeline.search import Candidate, Fitted, inducing_points, search_model
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.pipeline.training import (
     adjust_protocol,
@@ -32,6 +32,7 @@ from deepwishart.pipeline.training import (
 
 __all__ = [
     "Bound",
+    "Candidate",
     "ClassPredictive",
     "Fitted",
     "Reliability",
@@ -50,5 +51,5 @@ __all__ = [
     "score_classes",
     "score_constant",
     "score_gaussian",
-    "search_depth",
+    "search_model",
 ]

@@ -88,8 +88,10 @@ class ScaledModel:
     ) -> Predictive:
         """The same for standardised targets, with ``offset`` ``(N, 1)`` on the latent functions.
 
-        Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`.
+        Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`. Of
+        a single layer, in which nothing is random, there is one.
         """
+        num_samples = num_samples if self.model.depth > 1 else 1
         inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
         if (num_samples, seed) not in self._drawn:
             self.forget()

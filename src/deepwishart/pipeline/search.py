@@ -1,10 +1,10 @@
-"""Choices that the data make: how many inducing points, and how many layers."""
+"""Choices that the data make: how many inducing points, which likelihood, how many layers."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from deepwishart.linalg import CholeskyError
@@ -12,7 +12,7 @@ from deepwishart.pipeline.evaluation import Bound
 from deepwishart.pipeline.scaled_model import ScaledModel
 from deepwishart.training import History, TrainingError
 
-__all__ = ["Fitted", "inducing_points", "search_depth"]
+__all__ = ["Candidate", "Fitted", "inducing_points", "search_model"]
 
 DEEPEST = 3  # each layer more is as long again, and most gains come from the first two
 FEWEST = 100
@@ -30,9 +30,10 @@ class Fitted(NamedTuple):
     bound: Bound
 
     def describe(self) -> dict[str, Any]:
-        """What was tried and what came out, as plain numbers."""
+        """What was tried and what came out, as plain data."""
         seconds = self.history.seconds[-1] if self.history.seconds else 0.0
         return {
+            "likelihood": type(self.scaled.model.likelihood).__name__,
             "depth": self.scaled.model.depth,
             "num_inducing": self.scaled.model.num_inducing,
             "elbo": self.bound.mean,
@@ -60,19 +61,33 @@ def inducing_points(num_rows: int, depth: int, collapsed: bool = True) -> int:
     return min(num_rows, max(FEWEST, min(affordable, num_rows if depth == 1 else num_rows // 2)))
 
 
-def search_depth(fit: Callable[[int, int], Fitted], shallow: int, deep: int) -> Fitted:
+class Candidate(NamedTuple):
+    """A likelihood to try: how to train a model that has it, and with how many inducing points.
+
+    Attributes:
+        fit: trains a model of so many layers with so many inducing points.
+        shallow: inducing points of a single layer.
+        deep: inducing points of all layers of a deeper model.
+    """
+
+    fit: Callable[[int, int], Fitted]
+    shallow: int
+    deep: int
+
+
+def search_model(candidates: Sequence[Candidate]) -> Fitted:
     """The best of a single layer and deeper models, tried while the bound rises.
 
-    First a single layer with ``shallow`` inducing points, which is what has to be surpassed. Then,
-    with ``deep`` points in all of them, models of one layer, two and three: as
-    long as one's bound is above that of the one before by more than the standard error of the
-    difference. A deeper model is kept if it does not pay more than 0.02 per row for its fewer
-    points, that is, if its bound is above the first one's less 0.02.
+    First a single layer for each candidate, with its ``shallow`` inducing points: the likelihood
+    with the highest bound is kept, and this is the model that has to be surpassed. Then, with
+    ``deep`` points in all of them, models of one layer, two and three, as long as one's bound is
+    above that of the one before by more than the standard error of the difference. A deeper model
+    is kept if it does not pay more than 0.02 per row for its fewer points, that is, if its bound is
+    above the first one's less 0.02.
 
     Args:
-        fit: trains a model of so many layers with so many inducing points.
-        shallow: inducing points of the first.
-        deep: inducing points of those compared.
+        candidates: the first one has to be trainable; others, and deeper models, that are not are
+            left out with a warning.
 
     Returns:
         The best, with a list of all that were tried in its history.
@@ -83,31 +98,40 @@ def search_depth(fit: Callable[[int, int], Fitted], shallow: int, deep: int) -> 
     >>> def fit(depth, points):  # pretends that each layer adds 0.1, and the third does not
     ...     scaled = ScaledModel.build("dwp", X, X, depth=depth, num_inducing=points)
     ...     return Fitted(scaled, History(), Bound(0.1 * min(depth, 2), 0.01))
-    >>> best = search_depth(fit, shallow=20, deep=10)
+    >>> best = search_model([Candidate(fit, shallow=20, deep=10)])
     >>> best.scaled.model.depth, [each["depth"] for each in best.history.tried]
     (2, [1, 1, 2, 3])
     """
-    first = fit(1, shallow)
+    chosen = candidates[0]
+    first = chosen.fit(1, chosen.shallow)
     tried = [first]
-    interrupted = first.history.stopped_by == "interrupt"
-    best = rival = first
-    if deep < shallow and not interrupted:
-        tried.append(fit(1, deep))
-        rival = tried[-1]
-    for depth in range(2, DEEPEST + 1):
-        if any(each.history.stopped_by == "interrupt" for each in tried):
-            break
+
+    def attempt(candidate: Candidate, depth: int, points: int) -> Fitted | None:
+        """A trained model, unless training was interrupted before or fails."""
+        if tried[-1].history.stopped_by == "interrupt":
+            return None
         try:
-            tried.append(fit(depth, deep))
+            tried.append(candidate.fit(depth, points))
         except (TrainingError, CholeskyError) as error:
+            layers = "one layer" if depth == 1 else f"{depth} layers"
             warnings.warn(
-                f"A model of {depth} layers could not be trained and is left out: {error}",
-                stacklevel=2,
+                f"A model of {layers} could not be trained and is left out: {error}", stacklevel=3
             )
+            return None
+        return tried[-1]
+
+    for candidate in candidates[1:]:
+        single = attempt(candidate, 1, candidate.shallow)
+        if single is not None and _above(single.bound, first.bound):
+            first, chosen = single, candidate
+    best = rival = first
+    if chosen.deep < chosen.shallow:
+        rival = attempt(chosen, 1, chosen.deep) or first
+    for depth in range(2, DEEPEST + 1):
+        deeper = attempt(chosen, depth, chosen.deep)
+        if deeper is None or not _above(deeper.bound, rival.bound):
             break
-        if not _above(tried[-1].bound, rival.bound):
-            break
-        rival = tried[-1]
+        rival = deeper
         if rival.bound.mean > first.bound.mean - _WORTH:
             best = rival
     best.history.tried = [each.describe() for each in tried]

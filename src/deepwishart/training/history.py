@@ -30,9 +30,9 @@ class History:
             ``"converged"`` (L-BFGS has found a maximum), ``"interrupt"`` (Ctrl-C), ``"error"`` (a
             :class:`~deepwishart.training.TrainingError`), or ``None`` while it runs.
         recoveries: steps that failed and were tried again from an earlier state.
-        tried: models that were trained before one was kept, each with its ``depth``,
-            ``num_inducing``, ``elbo``, ``standard_error``, ``steps`` and ``seconds``; empty where
-            there was no choice.
+        tried: models that were trained before one was kept, each with its ``likelihood``,
+            ``depth``, ``num_inducing``, ``elbo``, ``standard_error``, ``steps`` and ``seconds``;
+            empty where there was no choice.
 
     >>> history = History()
     >>> for step in range(4):
@@ -49,7 +49,7 @@ class History:
     seconds: list[float] = field(default_factory=list)
     stopped_by: str | None = None
     recoveries: list[int] = field(default_factory=list)
-    tried: list[dict[str, float]] = field(default_factory=list)
+    tried: list[dict[str, Any]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.step)
