@@ -65,7 +65,7 @@ def _body(saved: SavedModel, split: Split) -> Iterator[str]:
     if depth == 1 and isinstance(regressor.model_.likelihood, Gaussian):
         what += ", which is a plain GP"
     elif isinstance(regressor.model_.likelihood, HeteroscedasticGaussian):
-        what += " and of noise that depends on the inputs"
+        what += ", with noise that depends on the inputs"
     yield _paragraph(
         f"A model of {what} ({regressor.process}, {regressor.kernel} kernel, "
         f"{regressor.n_inducing_} inducing points), trained for {regressor.n_iter_:,} steps on "

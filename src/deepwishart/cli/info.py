@@ -129,14 +129,16 @@ def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
     def values(parameter: Any) -> Any:
         return parameter.detach().exp().cpu().numpy().reshape(-1)
 
+    kind = str(regressor._fitted_likelihood)
+    typical = "typical " if kind.startswith("heteroscedastic") else ""
+    spread = "scale" if kind == "heteroscedastic_t" else "standard deviation"
     found = {
-        "log_noise": ("standard deviation", lambda value: value**0.5 * units),
+        "log_noise": (spread, lambda value: value**0.5 * units),
         "log_scale": ("scale", lambda value: value * units),
         "log_excess": ("degrees of freedom", lambda value: (2.0 + value).repeat(len(units))),
         "log_rate": ("typical rate", lambda value: value),
         "log_dispersion": ("dispersion", lambda value: value),
     }
-    typical = "typical " if regressor._fitted_likelihood.startswith("heteroscedastic") else ""
     return {
         f"{typical}{found[name][0]}": found[name][1](values(parameter)).tolist()
         for name, parameter in likelihood.named_parameters()
