@@ -87,7 +87,8 @@ def test_warm_start_goes_on_with_what_was_chosen(data):
 def test_a_single_layer_of_noise_is_kept_and_training_settles(data):
     X, _ = data
     y = np.random.default_rng(1).standard_normal(len(X))
-    regressor = DeepKernelRegressor(**{**QUICK, "max_iter": 600}).fit(X, y)
+    quick = {**QUICK, "max_iter": 600, "posterior": "bartlett"}
+    regressor = DeepKernelRegressor(**quick).fit(X, y)
     first, _, third = regressor.history_.tried
     assert regressor.model_.depth == 1 and regressor.history_.stopped_by == "converged"
     assert isinstance(regressor.model_.likelihood, Gaussian)
@@ -117,3 +118,22 @@ def test_outliers_that_no_inducing_point_knows(make, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert make(random_state=seed, max_iter=60, n_inducing=20).fit(X, y).elbo_ > -1.2
+
+
+@pytest.mark.parametrize(
+    ("given", "family"),
+    [
+        ({}, "rows_columns"),
+        ({"protocol": "paper"}, "bartlett"),
+        ({"process": "dgp"}, "bartlett"),
+        ({"posterior": "columns"}, "columns"),
+    ],
+)
+def test_the_posterior_mixes_rows_and_columns_unless_the_paper_is_followed(data, given, family):
+    regressor = DeepKernelRegressor(
+        **{**QUICK, "max_iter": 2, "n_inducing": 5, "depth": 2, **given}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        regressor.fit(*data)
+    assert regressor._fitted_structure["posterior"] == family

@@ -127,8 +127,12 @@ def fit(
         _model("Column with the time, area or population that counts were made over."),
     ] = None,
     posterior: Annotated[
-        str, _model("Mixing of the Bartlett factor: bartlett (none), rows, columns, rows_columns.")
-    ] = "bartlett",
+        str,
+        _model(
+            "Mixing of the Bartlett factor: bartlett (none), rows, columns or rows_columns; "
+            "auto: the last, but none with the protocol paper."
+        ),
+    ] = "auto",
     dtype: Annotated[str, _model("float64 or float32.")] = "float64",
     device: Annotated[str, _model("auto, cpu, cuda:0, ...")] = "auto",
     protocol: Annotated[

@@ -188,6 +188,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
         options["extra"] = extra
         structure = {name: getattr(self, name) for name in STRUCTURE}
+        if self.posterior == "auto":
+            mixed = self.process == "dwp" and self.protocol != "paper"
+            structure["posterior"] = "rows_columns" if mixed else "bartlett"
 
         def fit(depth: int, points: int) -> Fitted:
             chosen = {"depth": depth, "n_inducing": points, "output": output}

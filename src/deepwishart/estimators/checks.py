@@ -41,7 +41,7 @@ _NAMES = {
     "process": tuple(PROCESSES),
     "dtype": tuple(DTYPES),
     "output": ("auto", *OUTPUTS),
-    "posterior": POSTERIORS,
+    "posterior": ("auto", *POSTERIORS),
     "kernel": kernels.names(),
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {

@@ -49,7 +49,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 10,000 rows.
         posterior: how a Wishart layer's posterior mixes its Bartlett factor: ``"bartlett"`` (not at
-            all), ``"rows"``, ``"columns"`` or ``"rows_columns"``.
+            all, as in the paper), ``"rows"``, ``"columns"`` or ``"rows_columns"``; ``"auto"``: the
+            last, unless ``protocol`` is ``"paper"``. Other processes have no such layers.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's. A single collapsed layer is trained by
@@ -101,6 +102,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     (True, (40,), (40,))
     """
 
+    posterior: str = "auto"
     likelihood: str | Likelihood = "auto"
     exposure: str | int | None = None
     _exposure_column: int | None = field(init=False)
