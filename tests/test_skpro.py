@@ -39,6 +39,17 @@ def test_the_distribution_is_the_regressors():
     )
 
 
+def test_noise_is_gaussian():
+    """Also where the regressor by itself would find that it depends on the inputs."""
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"x": np.linspace(-1, 1, 80)})
+    y = pd.DataFrame({"y": np.where(X["x"] > 0, 5.0, 0.1) * random.standard_normal(80)})
+    quick = DeepKernelRegressor(max_iter=60, n_inducing=8, random_state=0)
+    assert DeepKernelProbaRegressor(quick).fit(X, y).predict_proba(X).mean().shape == (80, 1)
+    with pytest.raises(ValueError, match="no mixture of Gaussians for skpro"):
+        DeepKernelProbaRegressor(quick.set_params(likelihood="student_t")).fit(X, y)
+
+
 def test_without_skpro_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "skpro.distributions", None)
     monkeypatch.delitem(sys.modules, "deepwishart.skpro")

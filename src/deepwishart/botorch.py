@@ -43,12 +43,13 @@ class DeepKernelModel(Model):
     ``warm_start=True`` makes short; there is no ``condition_on_observations``.
 
     Args:
-        regressor: a fitted :class:`~deepwishart.DeepKernelRegressor` with Gaussian noise.
+        regressor: a fitted :class:`~deepwishart.DeepKernelRegressor` with
+            ``likelihood="gaussian"``.
         num_samples: posterior samples S of the hidden layers, the components of every answer.
         seed: of those samples. They are drawn once, so that acquisition values are repeatable.
 
     >>> X = torch.rand(12, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    >>> regressor = DeepKernelRegressor(max_iter=20, n_inducing=8, random_state=0)
+    >>> regressor = DeepKernelRegressor(likelihood="gaussian", max_iter=20, n_inducing=8)
     >>> model = DeepKernelModel(regressor.fit(X, (6 * X).sin()))
     >>> posterior = model.posterior(torch.rand(5, 2, 1))  # five batches of two candidates
     >>> posterior.mean.shape, posterior.rsample(torch.Size([16])).shape

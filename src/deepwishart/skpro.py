@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.likelihoods import Gaussian
 
 try:
     from skpro.distributions import NormalMixture
@@ -31,8 +32,9 @@ class DeepKernelProbaRegressor(BaseProbaRegressor):
     with their index and columns out, for its metrics, tuning and pipelines.
 
     Args:
-        regressor: the regressor to clone and fit; ``None``: one with its defaults. Its targets have
-            Gaussian noise.
+        regressor: the regressor to clone and fit; ``None``: one with its defaults. Distributions
+            are mixtures of Gaussians, so that noise is Gaussian: ``likelihood="auto"`` means
+            ``"gaussian"``, and other likelihoods are refused.
 
     Attributes:
         regressor_: the fitted clone.
@@ -62,7 +64,15 @@ class DeepKernelProbaRegressor(BaseProbaRegressor):
         super().__init__()
 
     def _fit(self, X: pandas.DataFrame, y: pandas.DataFrame) -> DeepKernelProbaRegressor:
-        self.regressor_ = clone(self.regressor or DeepKernelRegressor()).fit(_named(X), _named(y))
+        regressor = clone(self.regressor or DeepKernelRegressor())
+        if regressor.likelihood == "auto":
+            regressor.set_params(likelihood="gaussian")
+        if not (isinstance(regressor.likelihood, Gaussian) or regressor.likelihood == "gaussian"):
+            raise ValueError(
+                f"likelihood={regressor.likelihood!r} has no mixture of Gaussians for skpro; use "
+                "likelihood='gaussian'."
+            )
+        self.regressor_ = regressor.fit(_named(X), _named(y))
         self._targets = y.columns
         return self
 
