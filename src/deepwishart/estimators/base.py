@@ -153,8 +153,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         self.n_iter_, self.n_inducing_ = len(self.history_), self.model_.num_inducing
         asked = self.n_inducing_ if isinstance(self.n_inducing, str) else self.n_inducing
         output = "collapsed" if self.model_.output.needs_rows else "inducing"
-        self._fitted_structure |= {"n_inducing": asked, "output": output}
-        self._fitted_structure |= {"depth": self.model_.depth}
+        chosen = {"depth": self.model_.depth, "n_inducing": asked, "output": output}
+        self._fitted_structure |= chosen
         self._scaled.forget()
         self._remark(earlier)
         return self

@@ -6,7 +6,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.distributions import Normal
+from torch.distributions import Distribution, Normal
 
 from deepwishart._support.parameters import log_parameter
 from deepwishart.likelihoods.base import (
@@ -62,7 +62,7 @@ class HeteroscedasticGaussian(Likelihood):
     def latent_groups(self) -> tuple[int, ...]:
         return (self.num_outputs, self.num_outputs)
 
-    def distribution(self, latents: Tensor) -> Normal:
+    def distribution(self, latents: Tensor) -> Distribution:
         f, g = latents.chunk(2, dim=-1)
         return Normal(f, (0.5 * self._log_variance(g)).exp(), validate_args=False)
 

@@ -75,7 +75,7 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         value = torch.tensor(degrees, dtype=dtype, device=device)
         self.register_buffer("degrees", value, persistent=False)
 
-    def distribution(self, latents: Tensor) -> torch.distributions.StudentT:  # type: ignore[override]
+    def distribution(self, latents: Tensor) -> torch.distributions.StudentT:
         f, g = latents.chunk(2, dim=-1)
         scale = (0.5 * self._log_variance(g)).exp()
         return torch.distributions.StudentT(self.degrees, f, scale, validate_args=False)
