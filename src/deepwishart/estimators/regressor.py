@@ -47,7 +47,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         ard: whether the first layer has a lengthscale for each input, or one for all.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
-            ``"auto"``: collapsed up to 10,000 rows.
+            ``"auto"``: collapsed up to 20,000 rows.
         posterior: how a Wishart layer's posterior mixes its Bartlett factor: ``"bartlett"`` (not at
             all, as in the paper), ``"rows"``, ``"columns"`` or ``"rows_columns"``; ``"auto"``: the
             last, unless ``protocol`` is ``"paper"``. Other processes have no such layers.
