@@ -64,7 +64,7 @@ def test_warm_start_goes_on_with_the_noise_that_was_found(uneven):
     assert isinstance(regressor.model_.likelihood, HeteroscedasticStudentT)
 
 
-@pytest.mark.parametrize("given", [{"depth": 1}, {"output": "collapsed"}])
+@pytest.mark.parametrize("given", [{"depth": 1}, {"output": "collapsed"}, {"protocol": "paper"}])
 def test_noise_is_constant_where_there_is_no_choice(uneven, given):
     X, y, _ = uneven
     regressor = DeepKernelRegressor(**{**QUICK, "max_iter": 10, "n_inducing": 20, **given})

@@ -78,7 +78,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             are not standardised), or a :class:`deepwishart.likelihoods.Likelihood` to copy. All but
             the first need ``output="inducing"``, which ``"auto"`` chooses. ``"auto"``: with
             ``depth="auto"``, ``"gaussian"`` or ``"heteroscedastic_t"``, whichever gives a single
-            layer the higher bound; else ``"gaussian"``.
+            layer the higher bound; ``"gaussian"`` with a given depth, with ``output="collapsed"``
+            and with ``protocol="paper"``.
         exposure: for counts, the column of ``X`` (its name or number) with the time, area or
             population that was counted over; counts are proportional to it, and it is no input.
 
@@ -221,7 +222,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def _likelihoods(self) -> list[Likelihood | None]:
         found: list[Likelihood | None] = [self._make_likelihood()]
-        if self._choosing and self.output != "collapsed":
+        if self._choosing and self.output != "collapsed" and self.protocol != "paper":
             found.append(HeteroscedasticStudentT(self.n_outputs_))
         return found
 
