@@ -278,9 +278,9 @@ def _cdf(mixture: Mixture, y: Tensor) -> Tensor:
 
 
 def _quantile(mixture: Mixture, level: Tensor, start: Tensor | None = None) -> Tensor:
-    r"""Of counts, the smallest whose distribution function reaches the level. Else Newton's method
-    for :math:`\Phi^{-1}(F(y)) = \Phi^{-1}(p)`, which is nearly linear in :math:`y`, with bisection
-    where it would leave the interval that the quantile is known to be in."""
+    r"""Of counts, the smallest whose distribution function reaches the level; else the secant
+    method for :math:`\Phi^{-1}(F(y)) = \Phi^{-1}(p)`, which is nearly linear in :math:`y`, with
+    bisection where it would leave the interval that the quantile is known to be in."""
     if isinstance(mixture.components, Counts):
         return _count_quantile(mixture, mixture.components, level)
     low, high = _bracket(mixture, level)
@@ -288,21 +288,22 @@ def _quantile(mixture: Mixture, level: Tensor, start: Tensor | None = None) -> T
     typical = _average(mixture, law.stddev).nan_to_num(1.0, 1.0)
     point = _average(mixture, law.mean) + z * typical if start is None else start
     point = point.nan_to_num(0.0).clamp(low, high)
-    rounding = torch.finfo(point.dtype).eps
+    rounding, slope, before = torch.finfo(point.dtype).eps, 1.0 / typical, None
     for _ in range(100):
         reached = _cdf(mixture, point)
         above = reached >= level
         low, high = torch.where(above, low, point), torch.where(above, point, high)
-        z_reached = torch.special.ndtri(reached)
-        density = _average(mixture, law.log_prob(point).exp())
-        slope = density * math.sqrt(2.0 * math.pi) * (0.5 * z_reached.square()).exp()
-        newton = point + (z - z_reached) / slope  # or NaN, where there is no density
-        inside = (low <= newton) & (newton <= high)
-        nearer = torch.where(inside, newton, 0.5 * (low + high))
-        # Each step of Newton's doubles the number of digits.
-        tolerance = torch.where(inside, rounding**0.5, rounding) * typical
-        moved, point = (nearer - point).abs(), nearer
-        if bool((moved <= tolerance).all()):
+        missing = z - torch.special.ndtri(reached)
+        if before is not None:
+            found = (before[1] - missing) / (point - before[0])
+            slope = torch.where((found > 0) & found.isfinite(), found, slope)
+        before = point, missing
+        secant = point + missing / slope
+        inside = (low <= secant) & (secant <= high)  # and not NaN, where there is no density
+        point = torch.where(inside, secant, 0.5 * (low + high))
+        # The error after a step is about the product of the last two.
+        tolerance = torch.where(inside, rounding**0.6, rounding) * typical
+        if bool(((point - before[0]).abs() <= tolerance).all()):
             break
     return point
 
