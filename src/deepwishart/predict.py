@@ -187,9 +187,12 @@ class Predictive:
         every = math.ceil(self.num_samples / _FEW)
         with torch.no_grad():
             for rows, mean, variance in self._blocks():
-                few = self.likelihood.predictive(mean[::every], variance[::every])
+                start = None
+                if every > 1 and not self.discrete:  # some of the samples say where to begin
+                    few = self.likelihood.predictive(mean[::every], variance[::every])
+                    start = _quantile(few, levels)
                 whole = self.likelihood.predictive(mean, variance)
-                result[rows] = _quantile(whole, levels, start=_quantile(few, levels))
+                result[rows] = _quantile(whole, levels, start)
         return self._shape(result)
 
     @torch.no_grad()

@@ -86,6 +86,18 @@ def test_quadrature_is_the_closed_form_where_there_is_one() -> None:
     torch.testing.assert_close(density, expected, rtol=1e-4, atol=1e-4)
 
 
+class _Bound(Gaussian):
+    exact_expectation = False
+
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        exact = super().expected_log_prob(y, mean, variance)
+        return exact - 0.1 * variance.expand_as(mean).sum(-1)
+
+
+def test_a_lower_bound_will_do_where_it_is_said_to_be_one() -> None:
+    check_likelihood(_Bound(2))
+
+
 def test_two_latent_columns_need_methods_of_their_own() -> None:
     likelihood, zeros = _Kinked(1, num_latents=2), torch.zeros(3, 2)
     for call in (
@@ -104,6 +116,10 @@ class _PlugIn(Gaussian):
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return super().expected_log_prob(y, mean, 0.0 * variance)
+
+
+class _AboveItsBound(_PlugIn):
+    exact_expectation = False
 
 
 class _Shifted(Gaussian):
@@ -218,6 +234,7 @@ class _NoLikelihood(nn.Module):
     ("likelihood", "violation"),
     [
         (_PlugIn(), "expected_log_prob is not the expectation of log p"),
+        (_AboveItsBound(), "is not the expectation of log p.*, nor below it"),
         (_Shifted(), "expected_log_prob without variance is not the log density"),
         (_NoMass(), "distribution has no mass 1"),
         (_OtherMean(), "the mean of distribution is not that of its density"),

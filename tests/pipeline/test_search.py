@@ -103,6 +103,14 @@ def test_the_likelihood_with_the_higher_bound_goes_on():
     assert best.history.tried[-1]["likelihood"] == "Gaussian"
 
 
+def test_an_interrupt_of_another_likelihood_ends_the_search():
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2}
+    other = candidate({(1, 20): 0.5}, interrupted=1)
+    best, kept, tried = search(bounds, other)
+    assert (kept, tried) == ((1, 20), [(1, 20), (1, 20)])
+    assert best.history.stopped_by == "interrupt"
+
+
 def test_another_likelihood_that_cannot_be_trained_is_left_out():
     failure = TrainingError("NaN everywhere.", step=3, layer="layer 1", last_good=None)
     with pytest.warns(UserWarning, match=r"one layer could not be trained .* NaN everywhere"):

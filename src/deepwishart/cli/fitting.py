@@ -287,7 +287,7 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
             "seconds": round(seconds, 1),
             "inputs": regressor.n_features_in_,
             "depth": regressor.model_.depth,
-            "likelihood": type(regressor.model_.likelihood).__name__,
+            "likelihood": getattr(regressor, "_fitted_likelihood", None),  # of a regressor
             "elbo": regressor.elbo_,
             **{name: about[name] for name in ("rows", "left_out", "holdout", "cv")},
         }
@@ -300,10 +300,8 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
         f"{' (standardised)' if regressor.model_.likelihood.location_scale else ''}"
     )
     if regressor.depth == "auto" and getattr(regressor, "likelihood", None) == "auto":
-        depth, varies = (
-            regressor.model_.depth,
-            not isinstance(regressor.model_.likelihood, Gaussian),
-        )
+        depth = regressor.model_.depth
+        varies = not isinstance(regressor.model_.likelihood, Gaussian)
         console.print(
             f"chosen by the bound: {depth} layer{'s' * (depth > 1)}, "
             f"{'noise that depends on the inputs' if varies else 'the same noise everywhere'}"

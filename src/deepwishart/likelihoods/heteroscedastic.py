@@ -67,13 +67,11 @@ class HeteroscedasticGaussian(Likelihood):
         return Normal(f, (0.5 * self._log_variance(g)).exp(), validate_args=False)
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        (f, g), (v_f, v_g) = (each.expand_as(mean).chunk(2, dim=-1) for each in (mean, variance))
-        log_variance = self.log_noise + g
-        squares = ((y - f).square() + v_f) * bounded_exp(0.5 * v_g - log_variance)
+        squares, log_variance = self._expected_squares(y, mean, variance)
         return -0.5 * (squares + log_variance + math.log(2 * math.pi)).sum(-1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        (f, g), (v_f, v_g) = (each.expand_as(mean).chunk(2, dim=-1) for each in (mean, variance))
+        (f, g), (v_f, v_g) = halves(mean, variance)
         nodes, log_weights = gauss_hermite(g, v_g, self.num_nodes)
         deviation = (v_f + self._log_variance(nodes).exp()).sqrt()
         return Mixture(Normal(f.expand_as(nodes), deviation, validate_args=False), log_weights)
@@ -85,5 +83,17 @@ class HeteroscedasticGaussian(Likelihood):
     def summary(self) -> dict[str, float]:
         return {"noise": float((0.5 * self.log_noise.detach()).exp().mean())}
 
+    def _expected_squares(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """The expectation of the squared error over its variance, and the expected logarithm of
+        that variance."""
+        (f, g), (v_f, v_g) = halves(mean, variance)
+        log_variance = self.log_noise + g
+        return ((y - f).square() + v_f) * bounded_exp(0.5 * v_g - log_variance), log_variance
+
     def _log_variance(self, g: Tensor) -> Tensor:
         return (self.log_noise + g).clamp(-LARGEST_LOG, LARGEST_LOG)
+
+
+def halves(mean: Tensor, variance: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Means of f and g, and variances of f and g."""
+    return mean.chunk(2, dim=-1), variance.expand_as(mean).chunk(2, dim=-1)

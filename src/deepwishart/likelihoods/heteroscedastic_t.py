@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from deepwishart._support.arguments import number
-from deepwishart.likelihoods.base import Mixture, bounded_exp, gauss_hermite
-from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian
-from deepwishart.likelihoods.student_t import log_gamma_grid
+from deepwishart.likelihoods.base import Mixture, gauss_hermite
+from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian, halves
+from deepwishart.likelihoods.student_t import check_degrees, log_gamma_grid
 
 __all__ = ["HeteroscedasticStudentT"]
 
@@ -67,12 +66,8 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs, noise, dtype=dtype, device=device)
-        if number("degrees", degrees) <= 2.0:
-            raise ValueError(
-                f"degrees must be above 2, so that noise has a variance; got {degrees}."
-            )
         # Not among what is learned and stored.
-        value = torch.tensor(degrees, dtype=dtype, device=device)
+        value = torch.tensor(check_degrees(degrees), dtype=dtype, device=device)
         self.register_buffer("degrees", value, persistent=False)
 
     def distribution(self, latents: Tensor) -> torch.distributions.StudentT:
@@ -81,15 +76,14 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         return torch.distributions.StudentT(self.degrees, f, scale, validate_args=False)
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        (f, g), (v_f, v_g) = (each.expand_as(mean).chunk(2, dim=-1) for each in (mean, variance))
-        nu, log_variance = self.degrees, self.log_noise + g
-        squares = ((y - f).square() + v_f) * bounded_exp(0.5 * v_g - log_variance)
+        squares, log_variance = self._expected_squares(y, mean, variance)
+        nu = self.degrees
         peak = torch.lgamma(0.5 * (nu + 1.0)) - torch.lgamma(0.5 * nu) - 0.5 * (nu * math.pi).log()
         terms = peak - 0.5 * log_variance - 0.5 * (nu + 1.0) * (squares / nu).log1p()
         return terms.sum(-1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        (f, g), (v_f, v_g) = (each.expand_as(mean).chunk(2, dim=-1) for each in (mean, variance))
+        (f, g), (v_f, v_g) = halves(mean, variance)
         nodes, log_weights = gauss_hermite(g, v_g, self.num_nodes)
         log_precision, log_mass = log_gamma_grid(0.5 * self.degrees, _NODES)
         log_w = log_precision.reshape(-1, 1, *(1 for _ in f.shape))

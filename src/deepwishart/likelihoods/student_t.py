@@ -55,11 +55,7 @@ class StudentT(Likelihood):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(num_outputs)
-        excess = number("degrees", degrees) - 2.0
-        if excess <= 0.0:
-            raise ValueError(
-                f"degrees must be above 2, so that noise has a variance; got {degrees}."
-            )
+        excess = check_degrees(degrees) - 2.0
         self.log_scale = log_parameter("scale", scale, self.num_outputs, dtype=dtype, device=device)
         self.log_excess = log_parameter("degrees", excess, dtype=dtype, device=device)
 
@@ -90,6 +86,13 @@ class StudentT(Likelihood):
         degrees, scale = self.degrees.detach(), self.scale.detach()
         noise = scale * (degrees / (degrees - 2.0)).sqrt()
         return {"noise": float(noise.mean())}
+
+
+def check_degrees(degrees: float) -> float:
+    """Degrees of freedom with which the noise has a variance."""
+    if number("degrees", degrees) <= 2.0:
+        raise ValueError(f"degrees must be above 2, so that noise has a variance; got {degrees}.")
+    return float(degrees)
 
 
 def log_gamma_grid(shape: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
