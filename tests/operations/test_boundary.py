@@ -38,11 +38,13 @@ NAMES = [
     "row_sums_backward of features",
     "wishart_draw_forward",
     "wishart_draw_backward",
+    "wishart_draw_forward of mixed scales",
+    "wishart_draw_backward of mixed scales",
 ]
 
 
 def operation(name):
-    return getattr(torch.ops.deepwishart, name.removesuffix(" of features"))
+    return getattr(torch.ops.deepwishart, name.partition(" of ")[0])
 
 
 @functools.cache
@@ -87,13 +89,16 @@ def calls(dtype=torch.float64, samples=3, scales=3, mixing=True) -> dict[str, tu
     alpha, sigma = to(normal(WIDTH, seed=11).exp()), v.exp()
     gamma, scale = to(normal(samples, WIDTH, seed=12).exp()), K[:scales].contiguous()
     mixed = [to(torch.eye(size)) if mixing else None for size in (SIZE, WIDTH)]
-    factor = (gamma, alpha, alpha, v, sigma, w, *mixed)
-    F, ratio, H, white, form, solved, T, A, R, _ = run(
-        "wishart_draw_forward", scale, scale, *factor, 2.0
-    )
-    factor = (gamma, alpha, alpha, sigma, w, *mixed)
-    kept = (H, white, form, solved, T, A, R)
-    run("wishart_draw_backward", *factor, 2.0, True, *kept, F, ratio, H, white)
+    learned, weight = to(positive(1, size=SIZE, seed=13)), to(scalar(0.3))
+    for suffix, other, q in (("", scale, None), (" of mixed scales", learned, weight)):
+        factor = (gamma, alpha, alpha, v, sigma, w, *mixed)
+        F, ratio, H, white, form, solved, T, A, R, _ = run(
+            f"wishart_draw_forward{suffix}", scale, other, q, *factor, 2.0
+        )
+        given = (None, None, None) if q is None else (scale, learned, weight)
+        factor = (*given, gamma, alpha, alpha, sigma, w, *mixed)
+        kept = (H, white, form, solved, T, A, R)
+        run(f"wishart_draw_backward{suffix}", *factor, 2.0, True, *kept, F, ratio, H, white)
     return made
 
 
@@ -138,7 +143,7 @@ def fits_anyway(name: str, index: int, kind: str) -> bool:
 def test_every_operation_is_in_the_table():
     assert list(calls()) == NAMES
     source = (_native.cache.SOURCES[0].parent / "kernels.cpp").read_text()
-    named = {name.removesuffix(" of features") for name in NAMES}
+    named = {name.partition(" of ")[0] for name in NAMES}
     assert source.count("  DEFINE(") == len(named)
 
 

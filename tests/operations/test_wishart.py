@@ -9,6 +9,7 @@ import torch
 from deepwishart import linalg
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.operations import wishart
+from deepwishart.operations.mix import Mixed
 from deepwishart.operations.wishart import draw_and_score, plain_draw_and_score
 
 from .conftest import (
@@ -16,6 +17,7 @@ from .conftest import (
     normal,
     plain_paths,
     positive,
+    scalar,
     symmetric,
     values_and_gradients,
 )
@@ -46,6 +48,12 @@ def inputs(size, degrees, *batch, mixing=()):
     return found
 
 
+def with_mixed_scale(given, size):
+    """The same with a posterior scale that is mixed of the prior's and a matrix."""
+    given["posterior"] = positive(size=size, seed=2)
+    return given | {"weight": scalar(0.3)}
+
+
 def unit_lower(matrix):
     return matrix.tril(-1) + torch.eye(len(matrix), dtype=matrix.dtype)
 
@@ -53,17 +61,18 @@ def unit_lower(matrix):
 def distributions(names, degrees, leaves):
     given = dict(zip(names, leaves, strict=True))
     mixing = {n: unit_lower(given[n]) for n in ("row_mixing", "column_mixing") if n in given}
+    scale, own = symmetric(given["prior"]), symmetric(given["posterior"])
     posterior = GeneralisedSingularWishart(
         degrees,
         given["concentration"],
         given["rate"],
         given["mean"],
         given["deviation"],
-        covariance_matrix=symmetric(given["posterior"]),
+        covariance_matrix=Mixed(scale, own, given["weight"]) if "weight" in given else own,
         validate_args=False,
         **mixing,
     )
-    prior = Wishart(degrees, covariance_matrix=symmetric(given["prior"]), validate_args=False)
+    prior = Wishart(degrees, covariance_matrix=scale, validate_args=False)
     return posterior, prior
 
 
@@ -96,8 +105,10 @@ MIXING = [(), ("row_mixing",), ("column_mixing",), ("row_mixing", "column_mixing
     "size, degrees",
     [(1, 1), (5, 2), (5, 5), (5, 8), (65, 4), (65, 65), (100, 4), (100, 130), (200, 3)],
 )
-def test_paths_agree(batch, sticking, mixing, size, degrees, monkeypatch):
+@pytest.mark.parametrize("mixed", [False, True], ids=["given", "mixed"])
+def test_paths_agree(mixed, batch, sticking, mixing, size, degrees, monkeypatch):
     given = inputs(size, degrees, *batch, mixing=mixing)
+    given = with_mixed_scale(given, size) if mixed else given
     names, values = list(given), list(given.values())
     with plain_paths():
         reference = functools.partial(draw, plain_draw_and_score, names, degrees, sticking)
@@ -126,9 +137,11 @@ def test_paths_agree_where_only_some_results_are_used(wanted):
 @pytest.mark.parametrize("batch", [(), (SAMPLES,)], ids=["shared", "own"])
 @pytest.mark.parametrize("mixing", MIXING, ids=["plain", "rows", "columns", "both"])
 @pytest.mark.parametrize("degrees", [2, 4, 6])
-def test_gradients_are_finite_differences(batch, mixing, degrees):
+@pytest.mark.parametrize("mixed", [False, True], ids=["given", "mixed"])
+def test_gradients_are_finite_differences(mixed, batch, mixing, degrees):
     # A gamma variable jumps with its concentration under a fixed seed, so that one stays fixed.
     given = inputs(4, degrees, *batch, mixing=mixing)
+    given = with_mixed_scale(given, 4) if mixed else given
     alpha = given.pop("concentration")
     names = ["concentration", *given]
 
@@ -226,3 +239,16 @@ def test_one_scale_for_all_samples_is_one_scale_for_each():
     own = draw(draw_and_score, names, 3, True, *repeated)
     torch.testing.assert_close(shared[0], own[0], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(shared[1], own[1], rtol=1e-12, atol=1e-12)
+
+
+def test_a_scale_mixed_of_something_else_than_the_prior_is_formed():
+    given = with_mixed_scale(inputs(5, 3, SAMPLES), 5)
+    posterior, prior = distributions(list(given), 3, list(given.values()))
+    other = Wishart(3, covariance_matrix=2.0 * prior.covariance_matrix, validate_args=False)
+    found, expected = (
+        operation(posterior, other, SAMPLES, generator=torch.Generator().manual_seed(0))
+        for operation in (draw_and_score, plain_draw_and_score)
+    )
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=1e-10)
+    assert posterior.mixed_scale is None
+    assert posterior.expand((SAMPLES,)).covariance_matrix.shape == (SAMPLES, 5, 5)

@@ -18,13 +18,20 @@ namespace {
 
 // What a root and its gradient need: with prior scale S = L L^T and posterior scale R R^T, these are
 // H = L^-1, R, the root F = R A, w = H F, the form G of rows (H, or S^-1 where kSquared), S^-1 F, and
-// nu log(|R| / |L|) - |w|^2 / 2 for each group of columns. Failed samples are undefined.
+// nu log(|R| / |L|) - |w|^2 / 2 for each group of columns. Failed samples are undefined. With a weight
+// q, the posterior scale is (1 - q) S + q M, for the matrix M that is given in its place.
 struct Root {
   Tensor inverse, mixed_lower, root, weights, form, solved, log_density, failed;
 };
 
-Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& factor, double degrees,
-               int64_t groups) {
+// (1 - q) a + q b, in double precision.
+template <typename T>
+void blend(const T* a, const T* b, double q, double* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = a[i] + q * (double(b[i]) - double(a[i]));
+}
+
+Root draw_root(const Tensor& prior, const Tensor& posterior, const std::optional<double>& weight,
+               const Tensor& factor, double degrees, int64_t groups) {
   const int64_t batch = prior.size(0), size = prior.size(1), width = factor.size(2);
   const int64_t all = size * size, own_width = width / groups;
   const bool squared = prior.scalar_type() == at::kDouble;
@@ -50,7 +57,10 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& facto
     invert_lower(lower, other, size);
     std::copy_n(other, all, H);
     double volume = -sum_log_diagonal(lower, size);
-    std::copy_n(from<T>(posterior, s), all, exact);
+    if (weight)
+      blend(from<T>(prior, s), from<T>(posterior), *weight, exact, all);
+    else
+      std::copy_n(from<T>(posterior, s), all, exact);
     if ((failed = factorise(exact, other, size)) != 0) return;
     std::copy_n(other, all, R);
     volume += sum_log_diagonal(other, size);
@@ -69,10 +79,12 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const Tensor& facto
   return out;
 }
 
-// Gradients of the prior's and the posterior's scale and of A, for incoming gF and gd and, where
-// rows use them, gH and gw.
-std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
-    const Tensor& factor, double degrees, const Tensor& inverse, const Tensor& mixed_lower,
+// Gradients of the prior's and the posterior's scale, of q where they are mixed, and of A, for incoming
+// gF and gd and, where rows use them, gH and gw. Where they are mixed, that of M in place of the
+// posterior's scale.
+std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
+    const std::optional<Tensor>& prior, const std::optional<Tensor>& learned,
+    const std::optional<double>& weight, const Tensor& factor, double degrees, const Tensor& inverse, const Tensor& mixed_lower,
     const Tensor& weights, const Tensor& form, const Tensor& solved, const Tensor& grad_root,
     const Tensor& grad_density, const std::optional<Tensor>& grad_inverse,
     const std::optional<Tensor>& grad_weights) {
@@ -80,7 +92,7 @@ std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
   const int64_t all = size * size, narrow = size * width;
   const int64_t groups = grad_density.size(1), own_width = width / groups;
   Tensor grad_prior = at::empty_like(inverse), grad_posterior = at::empty_like(inverse),
-         grad_factor = at::empty_like(factor);
+         grad_factor = at::empty_like(factor), grad_weight = like(inverse, {weight ? inverse.size(0) : 0});
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(3 * all + 2 * narrow);
     T *middle = scratch.data(), *products = middle + all, *mixed_inverse = products + all;
@@ -110,7 +122,18 @@ std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
     for (int64_t i = 0; i < size; ++i) middle[i * size + i] += volume;
     halve_and_mirror(middle, size);
     invert_lower(R, mixed_inverse, size);
-    sandwich(mixed_inverse, middle, products, into<T>(grad_posterior, s), size);
+    T* gq = into<T>(grad_posterior, s);
+    sandwich(mixed_inverse, middle, products, gq, size);
+    if (weight) {  // (1 - q) gq goes to S, q gq to M, and gq (M - S) to q
+      const T *S = from<T>(*prior, s), *M = from<T>(*learned), q = static_cast<T>(*weight);
+      double along_q = 0;
+      for (int64_t i = 0; i < all; ++i) {
+        along_q += double(gq[i]) * (double(M[i]) - double(S[i]));
+        g[i] += (1 - q) * gq[i];
+        gq[i] *= q;
+      }
+      into<T>(grad_weight, s)[0] = static_cast<T>(along_q);
+    }
 
     if (grad_inverse || gw) {
       std::fill_n(middle, all, T(0));
@@ -124,7 +147,16 @@ std::tuple<Tensor, Tensor, Tensor> draw_root_backward(
       for (int64_t i = 0; i < all; ++i) g[i] += mixed_inverse[i];
     }
   });
-  return {grad_prior, grad_posterior, grad_factor};
+  if (weight) {
+    grad_posterior = sum_samples(grad_posterior).unsqueeze(0);
+    grad_weight = grad_weight.sum();
+  }
+  return {grad_prior, grad_posterior, grad_weight, grad_factor};
+}
+
+// The number in a scalar tensor that may be missing.
+std::optional<double> number_in(const std::optional<Tensor>& scalar) {
+  return scalar ? std::optional<double>(scalar->item<double>()) : std::nullopt;
 }
 
 // Samples side by side, (S, P, m) to (1, P, S m), for scales that all samples share; and back.
@@ -136,14 +168,14 @@ Tensor unfold(const Tensor& columns, int64_t samples) {
   return columns.reshape({columns.size(1), samples, -1}).transpose(0, 1).contiguous();
 }
 
-// Both scale matrices, one for all samples or one for each.
-void check_scales(const Tensor& prior, const Tensor& posterior, const Tensor& epsilon) {
+// Both scale matrices, one for all samples or one for each; a matrix to be mixed is one for all.
+void check_scales(const Tensor& prior, const Tensor& posterior, const Tensor& epsilon, bool mixed) {
   check_square(prior, "the prior's scale");
   last_size(epsilon, 3, "the noise");
   check_shape(epsilon, epsilon.sizes(), "the noise");
   const int64_t batch = prior.size(0), samples = epsilon.size(0), size = epsilon.size(1);
   check_shape(prior, {batch, size, size}, "the prior's scale");
-  check_shape(posterior, {batch, size, size}, "the posterior's scale");
+  check_shape(posterior, {mixed ? 1 : batch, size, size}, "the posterior's scale");
   TORCH_CHECK(batch == 1 || batch == samples, "deepwishart: ", batch, " scales for ", samples,
               " samples");
 }
@@ -165,12 +197,13 @@ void check_factor(const Tensor& gamma, const Tensor& concentration, const Tensor
 // A Bartlett factor T, A = R_mix T C_mix where there is mixing, and the root of the above. Returns
 // F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, A, R.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
-wishart_draw_forward(const Tensor& prior, const Tensor& posterior, const Tensor& gamma,
+wishart_draw_forward(const Tensor& prior, const Tensor& posterior,
+                     const std::optional<Tensor>& weight, const Tensor& gamma,
                      const Tensor& concentration, const Tensor& rate, const Tensor& loc,
                      const Tensor& deviation, const Tensor& epsilon,
                      const std::optional<Tensor>& row_mixing,
                      const std::optional<Tensor>& column_mixing, double degrees) {
-  check_scales(prior, posterior, epsilon);
+  check_scales(prior, posterior, epsilon, weight.has_value());
   check_factor(gamma, concentration, rate, deviation, epsilon, row_mixing, column_mixing);
   check_shape(loc, deviation.sizes(), "a normal parameter");
   const int64_t samples = epsilon.size(0), size = epsilon.size(1), batch = prior.size(0);
@@ -181,7 +214,7 @@ wishart_draw_forward(const Tensor& prior, const Tensor& posterior, const Tensor&
   if (row_mixing) factor = at::matmul(*row_mixing, factor);
   const bool shared = batch == 1;
   factor = shared ? fold(factor) : factor.contiguous();
-  Root out = draw_root(prior, posterior, factor, degrees, shared ? samples : 1);
+  Root out = draw_root(prior, posterior, number_in(weight), factor, degrees, shared ? samples : 1);
   if (out.failed.any().item<bool>()) out.log_density.fill_(NAN);
   const Tensor log_ratio = out.log_density.reshape({samples}) - log_q;
   return {shared ? unfold(out.root, samples) : out.root,
@@ -212,10 +245,11 @@ Tensor unmixed_slope(const Tensor& bartlett, const Tensor& concentration, const 
   return slope;
 }
 
-// Gradients of prior and posterior scale, gamma, alpha, beta, mu, sigma and the mixing matrices. With
-// the landing stuck to, the density's own dependence on its parameters is left out.
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
-wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Tensor& rate,
+// Gradients of prior and posterior scale, of the weight, gamma, alpha, beta, mu, sigma and the mixing
+// matrices. With the landing stuck to, the density's own dependence on its parameters is left out.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
+wishart_draw_backward(const std::optional<Tensor>& prior, const std::optional<Tensor>& learned,
+                      const std::optional<Tensor>& weight, const Tensor& gamma, const Tensor& concentration, const Tensor& rate,
                       const Tensor& deviation, const Tensor& epsilon,
                       const std::optional<Tensor>& row_mixing,
                       const std::optional<Tensor>& column_mixing, double degrees, bool sticking,
@@ -224,7 +258,10 @@ wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Te
                       const Tensor& mixed_lower, const Tensor& grad_root, const Tensor& grad_ratio,
                       const std::optional<Tensor>& grad_inverse,
                       const std::optional<Tensor>& grad_weights) {
-  check_scales(inverse, mixed_lower, epsilon);
+  check_scales(inverse, mixed_lower, epsilon, false);
+  TORCH_CHECK(!weight || (prior && learned), "deepwishart: the scales that are mixed are missing");
+  check_shape(prior, inverse.sizes(), "the prior's scale");
+  check_shape(learned, {1, inverse.size(1), inverse.size(1)}, "the learned scale");
   check_factor(gamma, concentration, rate, deviation, epsilon, row_mixing, column_mixing);
   const int64_t samples = epsilon.size(0), size = epsilon.size(1);
   const bool shared = inverse.size(0) == 1;
@@ -241,12 +278,12 @@ wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Te
   std::optional<Tensor> gw;
   if (grad_weights) gw = folded(*grad_weights);
   const Tensor ratio = grad_ratio.contiguous();
-  auto [grad_prior, grad_posterior, columns] = draw_root_backward(
-      factor, degrees, inverse, mixed_lower, folded(weights), form, solved, folded(grad_root),
+  auto [grad_prior, grad_posterior, grad_weight, columns] = draw_root_backward(
+      prior, learned, number_in(weight), factor, degrees, inverse, mixed_lower, folded(weights), form, solved, folded(grad_root),
       shared ? ratio.reshape({1, samples}) : ratio.reshape({samples, 1}), grad_inverse, gw);
   Tensor grad_factor = shared ? unfold(columns, samples) : columns;
   const double tilt = degrees - static_cast<double>(size) - 1;
-  Tensor slope = -ratio, weight = sticking ? slope : at::zeros_like(slope);
+  Tensor slope = -ratio, density_slope = sticking ? slope : at::zeros_like(slope);
   Tensor grad_row_mixing = at::empty({0}, rate.options()),
          grad_column_mixing = at::empty({0}, rate.options());
   if (row_mixing || column_mixing) {
@@ -268,20 +305,20 @@ wishart_draw_backward(const Tensor& gamma, const Tensor& concentration, const Te
       grad_factor = grad_factor.contiguous();
       grad_factor.diagonal(0, 1, 2) -=
           tilt * slope.unsqueeze(1) / bartlett.diagonal(0, 1, 2);
-      slope = weight = at::zeros_like(slope);
+      slope = density_slope = at::zeros_like(slope);
     }
   }
   auto [grad_gamma, grad_rate, grad_loc, grad_deviation] =
       scored_factor_backward(gamma, concentration, rate, deviation, epsilon, tilt,
-                             grad_factor.contiguous(), slope, weight);
+                             grad_factor.contiguous(), slope, density_slope);
   Tensor grad_concentration = at::zeros_like(concentration);
   if (!sticking) {
     grad_deviation -= (slope.sum() / deviation).tril(-1);
     grad_rate += (slope.unsqueeze(1) * (concentration - gamma)).sum(0) / rate;
     grad_concentration = (slope.unsqueeze(1) * (gamma.log() - concentration.digamma())).sum(0);
   }
-  return {grad_prior, grad_posterior,     grad_gamma,      grad_concentration, grad_rate,
-          grad_loc,   grad_deviation,     grad_row_mixing, grad_column_mixing};
+  return {grad_prior,         grad_posterior, grad_weight, grad_gamma,     grad_concentration,
+          grad_rate,          grad_loc,       grad_deviation, grad_row_mixing, grad_column_mixing};
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ from deepwishart.distributions.moments import (
     gram_mean,
     gram_variance,
 )
+from deepwishart.operations.mix import Mixed
 
 
 class Bartlett(NamedTuple):
@@ -66,7 +67,8 @@ class GeneralisedSingularWishart(GramDistribution):
         loc: :math:`\mu`, ``(..., P, m)``. Of this and ``scale``, only the elements strictly below
             the diagonal are read.
         scale: :math:`\sigma > 0`, ``(..., P, m)``.
-        covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``.
+        covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``, possibly mixed of two and
+            not yet formed.
         scale_tril: its Cholesky factor :math:`L`, in place of ``covariance_matrix``.
         validate_args: check arguments and values, at a cost.
         row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; the
@@ -109,7 +111,7 @@ class GeneralisedSingularWishart(GramDistribution):
         rate: Tensor,
         loc: Tensor,
         scale: Tensor,
-        covariance_matrix: Tensor | None = None,
+        covariance_matrix: Tensor | Mixed | None = None,
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
         *,

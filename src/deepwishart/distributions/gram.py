@@ -19,6 +19,7 @@ from torch.types import _size
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import rank_of, root_of
 from deepwishart.distributions.constraints import PositiveSemidefinite
+from deepwishart.operations.mix import Mixed, formed
 
 NO_SAMPLE_SHAPE = torch.Size()
 
@@ -41,7 +42,7 @@ class SeededDistribution(Distribution):
         """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
         new = copy.copy(self) if _instance is None else _instance
         for name, event_dims in self._event_dims.items():
-            value = getattr(self, name)
+            value = formed(getattr(self, name))
             if isinstance(value, Tensor):
                 event_shape = value.shape[value.ndim - event_dims :]
                 setattr(new, name, value.expand(*batch_shape, *event_shape))
@@ -56,7 +57,8 @@ class GramDistribution(SeededDistribution, ABC):
     defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
     :meth:`expand` follow.
 
-    Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used.
+    Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used. A
+    scale matrix that is mixed of two is formed when it is first asked for.
 
     Attributes:
         rank: :math:`m`.
@@ -76,13 +78,13 @@ class GramDistribution(SeededDistribution, ABC):
 
     rank: int
     _scale_tril: Tensor | None
-    _covariance_matrix: Tensor | None
+    _covariance_matrix: Tensor | Mixed | None
     _df: float | Tensor
 
     def __init__(
         self,
         df: float | Tensor,
-        covariance_matrix: Tensor | None = None,
+        covariance_matrix: Tensor | Mixed | None = None,
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
@@ -95,13 +97,14 @@ class GramDistribution(SeededDistribution, ABC):
         if validate and scale_tril is not None:
             check_scale_tril(scale_tril, "scale_tril", name)
         if validate and covariance_matrix is not None:
-            self._check_covariance(covariance_matrix)
+            self._check_covariance(formed(covariance_matrix))
         if validate and not bool(torch.as_tensor(df).isfinite().all()):
             raise ValueError(f"df of {name} holds NaN or infinite values.")
         self.rank = self._find_rank(validate)
         if validate:
             self._check_parameters()
         tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
+        tensors.append((self._scale, 2))
         batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
         batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
         batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
@@ -127,7 +130,7 @@ class GramDistribution(SeededDistribution, ABC):
         first asked for."""
         if self._scale_tril is None:
             what = f"the scale matrix of {type(self).__name__}"
-            self._scale_tril = linalg.cholesky(self._scale, what=what, strict=True)
+            self._scale_tril = linalg.cholesky(self.covariance_matrix, what=what, strict=True)
         return self._scale_tril
 
     def with_scale_tril(self, scale_tril: Tensor) -> Self:
@@ -138,17 +141,23 @@ class GramDistribution(SeededDistribution, ABC):
 
     @property
     def _scale(self) -> Tensor:
-        """The scale matrix as it was given."""
+        """The scale matrix as it was given, or one like it where it is not formed yet."""
         given = self._scale_tril if self._covariance_matrix is None else self._covariance_matrix
         assert given is not None
-        return given
+        return given.matrices if isinstance(given, Mixed) else given
 
     @property
     def covariance_matrix(self) -> Tensor:
         r"""The scale matrix :math:`\Sigma = L L^\top`, ``(..., P, P)``."""
         if self._covariance_matrix is None:
             return self.scale_tril @ self.scale_tril.mT
+        self._covariance_matrix = formed(self._covariance_matrix)
         return self._covariance_matrix
+
+    @property
+    def mixed_scale(self) -> Mixed | None:
+        """How the scale matrix is mixed, where it is and has not been formed."""
+        return self._covariance_matrix if isinstance(self._covariance_matrix, Mixed) else None
 
     @property
     def dimension(self) -> int:

@@ -15,7 +15,7 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
 from deepwishart.operations.draw_rows import Conditional
-from deepwishart.operations.mix import mix
+from deepwishart.operations.mix import Mixed
 from deepwishart.operations.wishart import draw_and_score
 from deepwishart.randomness import Randomness
 
@@ -125,7 +125,7 @@ class WishartLayer(GaussianLayer):
             self.log_rate.exp(),
             self.mean,
             self.log_deviation.exp(),
-            covariance_matrix=mix(covariance, learned, self.mixing),
+            covariance_matrix=Mixed(covariance, learned, self.mixing),
             validate_args=False,
             row_mixing=_unit_lower(self.rows_mixing),
             column_mixing=_unit_lower(self.columns_mixing),

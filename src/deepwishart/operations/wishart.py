@@ -95,12 +95,16 @@ def _compiled(
     generator: torch.Generator | None,
 ) -> tuple[Tensor, Conditional] | None:
     scale = prior.covariance_matrix
+    mixed = posterior.mixed_scale
+    if mixed is not None and mixed.matrices is not scale:  # of something else than the prior's
+        mixed = None
     gamma, epsilon = factor_noise(
         torch.Size([num_samples]), posterior.dimension, posterior.concentration, generator
     )
     root, log_ratio, inverse, weights, form, solved, _, _, _, failed = ScoredDraw.apply(
         flatten(scale),
-        flatten(posterior.covariance_matrix),
+        flatten(posterior.covariance_matrix if mixed is None else mixed.learned),
+        None if mixed is None else mixed.weight,
         gamma.contiguous(),
         posterior.concentration.contiguous(),
         posterior.rate.contiguous(),
@@ -121,7 +125,8 @@ def _compiled(
 
 class ScoredDraw(torch.autograd.Function):
     r"""From noise and two scale matrices :math:`\Sigma = L L^\top` (prior) and
-    :math:`\Sigma_q = R R^\top` (posterior) to a root and its score.
+    :math:`\Sigma_q = R R^\top` (posterior) to a root and its score. The latter is given, or mixed
+    on the way, :math:`\Sigma_q = (1 - q)\, \Sigma + q\, M`.
 
     A Bartlett factor :math:`T_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`,
     :math:`T_{jj} = \sqrt{g_j / \beta_j}`, gives :math:`A = R_\text{mix} T C_\text{mix}` (:math:`T`
@@ -148,7 +153,10 @@ class ScoredDraw(torch.autograd.Function):
 
     whitened outer products in place of :math:`P^3` products; :math:`M_L` is zero in training, where
     rows bypass :math:`H` and :math:`w` (:class:`~deepwishart.operations.draw_rows.GaussianDraw`).
-    Both end as :math:`\bar\Sigma = L^{-\top} \tfrac12(\Phi(M) + \Phi(M)^\top) L^{-1}`. Mixing
+    Both end as :math:`\bar\Sigma = L^{-\top} \tfrac12(\Phi(M) + \Phi(M)^\top) L^{-1}`. Where
+    scales are mixed, :math:`(1 - q)\, \bar\Sigma_q` goes on to :math:`\Sigma`,
+    :math:`q \sum_s \bar\Sigma_q` to :math:`M` and
+    :math:`\sum_s \langle \bar\Sigma_q, M - \Sigma \rangle` to :math:`q`. A mixed factor
     passes :math:`\bar T = R_\text{mix}^\top \bar A C_\text{mix}^\top` on, and for the factor
 
     .. math:: \bar\mu = \bar T + d\, \epsilon/\sigma, \quad
@@ -180,12 +188,14 @@ class ScoredDraw(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, _, gamma, concentration, rate, _, deviation, epsilon, rows, columns, *rest = inputs
+        prior, posterior, weight, gamma, concentration, rate, _, deviation, *others = inputs
+        epsilon, rows, columns, *rest = others
         _, _, inverse, weights, form, solved, bartlett, factor, mixed, failed = output
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(form, solved, bartlett, factor, mixed, failed)
         ctx.degrees, ctx.sticking = rest
-        parameters = (gamma, concentration, rate, deviation, epsilon, rows, columns)
+        scales = (None, None, None) if weight is None else (prior, posterior, weight)
+        parameters = (*scales, gamma, concentration, rate, deviation, epsilon, rows, columns)
         ctx.save_for_backward(*parameters, inverse, weights, form, solved, bartlett, factor, mixed)
 
     @staticmethod
@@ -193,8 +203,8 @@ class ScoredDraw(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         root, ratio, inverse, weights = map(contiguous, gradients[:4])
         saved = ctx.saved_tensors
-        parameters, kept, own_weights = saved[:7], saved[7:], saved[8]
-        epsilon, rows, columns = parameters[4:]
+        parameters, kept, own_weights = saved[:10], saved[10:], saved[11]
+        weight, (epsilon, rows, columns) = parameters[2], parameters[7:]
         to_inputs = torch.ops.deepwishart.wishart_draw_backward(
             *parameters,
             ctx.degrees,
@@ -205,14 +215,15 @@ class ScoredDraw(torch.autograd.Function):
             inverse,
             weights,
         )
-        prior, posterior, gamma, alpha, beta, loc, deviation, grad_rows, grad_columns = to_inputs
+        prior, posterior, grad_weight, *factor, grad_rows, grad_columns = to_inputs
+        scales = (prior, posterior, None if weight is None else grad_weight)
         mixing = (None if rows is None else grad_rows, None if columns is None else grad_columns)
-        return prior, posterior, gamma, alpha, beta, loc, deviation, None, *mixing, None, None
+        return *scales, *factor, None, *mixing, None, None
 
 
 @fake("wishart_draw_forward")
 def _(prior: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    samples, size, rank = rest[6].shape  # of the noise
+    samples, size, rank = rest[7].shape  # of the noise
     batch = prior.shape[0]
     columns = samples * rank if batch == 1 else rank
     narrow, own = (samples, size, rank), (batch, size, columns)
@@ -223,7 +234,9 @@ def _(prior: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 
 @fake("wishart_draw_backward")
 def _(*saved: Any) -> tuple[Tensor, ...]:
-    gamma, concentration, rate, deviation, _, *mixing = saved[:7]
-    found = (saved[9], saved[9], gamma, concentration, rate, deviation, deviation)
+    _, learned, weight, gamma, concentration, rate, deviation, _, *mixing = saved[:10]
+    scale, none = saved[12], rate.new_empty(0)
+    posterior, weight = (scale, none) if weight is None else (learned, weight)
+    found = (scale, posterior, weight, gamma, concentration, rate, deviation, deviation)
     mixing = [rate.new_empty(0) if m is None else m for m in mixing]
     return tuple(torch.empty_like(t) for t in (*found, *mixing))
