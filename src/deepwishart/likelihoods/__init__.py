@@ -1,9 +1,7 @@
 """Observation models."""
 
 from deepwishart.likelihoods.base import Likelihood, Mixture
-from deepwishart.likelihoods.bernoulli import Bernoulli
-from deepwishart.likelihoods.categorical import Categorical
-from deepwishart.likelihoods.classes import ClassLikelihood
+from deepwishart.likelihoods.classes import Bernoulli, Categorical, ClassLikelihood
 from deepwishart.likelihoods.counts import NegativeBinomial, Poisson
 from deepwishart.likelihoods.gaussian import Gaussian
 from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT

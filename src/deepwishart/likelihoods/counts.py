@@ -225,8 +225,7 @@ class Poisson(CountLikelihood):
             to row, :math:`\lambda = e\, c\, e^f`. In training, ``y`` then has one more column, the
             last, with :math:`\log e`, and predictions are for :math:`e = 1` unless told otherwise
             (``offset`` of :meth:`deepwishart.models.Posterior.predict`).
-        dtype: of the parameter; double precision by default.
-        device: of the parameter.
+        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = Poisson(1)
     >>> zero = torch.zeros(3, 1)
@@ -254,8 +253,7 @@ class NegativeBinomial(CountLikelihood):
         num_outputs: number of target columns D.
         dispersion: initial :math:`a`.
         exposure: as in :class:`~deepwishart.likelihoods.Poisson`.
-        dtype: of the parameters; double precision by default.
-        device: of the parameters.
+        dtype, device: of the parameters; double precision by default.
 
     >>> likelihood = NegativeBinomial(1, dispersion=0.5)
     >>> zero = torch.zeros(3, 1)

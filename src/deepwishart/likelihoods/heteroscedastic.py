@@ -39,8 +39,7 @@ class HeteroscedasticGaussian(Likelihood):
     Args:
         num_outputs: number of target columns D.
         noise: initial :math:`\sigma^2`, the noise variance where :math:`g = 0`.
-        dtype: of the parameter; double precision by default.
-        device: of the parameter.
+        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = HeteroscedasticGaussian(1, noise=0.5)
     >>> mean, variance = torch.zeros(3, 2), torch.ones(3, 2)
@@ -133,8 +132,7 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         num_outputs: number of target columns D.
         noise: initial :math:`\sigma^2`, the squared scale where :math:`g = 0`.
         degrees: degrees of freedom :math:`\nu`, above 2, so that the noise has a variance.
-        dtype: of the parameter; double precision by default.
-        device: of the parameter.
+        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = HeteroscedasticStudentT(1, noise=0.5)
     >>> mean, variance = torch.zeros(3, 2), torch.ones(3, 2)
