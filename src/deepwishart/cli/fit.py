@@ -200,8 +200,8 @@ def fit(
 
     options = {each.name: each.opts[0] for each in context.command.params}
     settings = {name: context.params[name] for name in options if name not in _NO_SETTINGS}
-    wishes = Wishes(cv or 0, report, as_json, quiet)
-    run_fit(data, out, settings, options, resume=resume, force=force, wishes=wishes)
+    wishes = Wishes(resume, force, cv or 0, report, as_json, quiet)
+    run_fit(data, out, settings, options, wishes)
 
 
 _NO_SETTINGS = ("data", "out", "resume", "force", "quiet", "help", "report", "cv", "as_json")

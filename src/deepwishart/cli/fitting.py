@@ -44,12 +44,14 @@ _OF_THE_TABLE = (
 
 @dataclass(frozen=True)
 class Wishes:
-    """What to do besides training: folds of a cross-validation, a page, JSON, silence."""
+    """How to go about it: go on or start anew, folds to validate on, a page, JSON, silence."""
 
-    cv: int = 0
-    report: Path | None = None
-    as_json: bool = False
-    quiet: bool = False
+    resume: bool
+    force: bool
+    cv: int
+    report: Path | None
+    as_json: bool
+    quiet: bool
 
 
 def run_fit(
@@ -57,16 +59,13 @@ def run_fit(
     out: Path,
     settings: Mapping[str, Any],
     options: Mapping[str, str],
-    *,
-    resume: bool,
-    force: bool,
     wishes: Wishes,
 ) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
 
     ``settings`` decide which model comes out, ``options`` are their names on the command line.
     """
-    if resume and force:
+    if wishes.resume and wishes.force:
         raise CommandError("--resume continues a run and --force starts anew: give one of them.")
     # Columns in an order of their own, so that --resume may name them in another.
     lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
@@ -94,7 +93,7 @@ def run_fit(
     settings["data"] = prepared.digest
     directory = ModelDirectory(out)
     with directory.locked():
-        if not directory.begin(settings, options, resume, force):
+        if not directory.begin(settings, options, wishes.resume, wishes.force):
             note(f"the run in {out} has already finished")
             return
         regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not wishes.quiet))
@@ -113,16 +112,12 @@ def run_fit(
     if not wishes.quiet or wishes.as_json:
         _print_outcome(saved, out if in_place else None, wishes)
     if interrupted:
-        raise _interruption(regressor.n_iter_, out, in_place, force)
-
-
-def _interruption(steps: int, out: Path, in_place: bool, force: bool) -> CommandError:
-    where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
-    return CommandError(
-        f"interrupted after {steps} steps; {where}, and the same command with "
-        f"--resume {'instead of --force ' if force else ''}goes on from there",
-        INTERRUPTED,
-    )
+        where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
+        raise CommandError(
+            f"interrupted after {regressor.n_iter_} steps; {where}, and the same command with "
+            f"--resume {'instead of --force ' if wishes.force else ''}goes on from there",
+            INTERRUPTED,
+        )
 
 
 def _as_classifier(
