@@ -15,7 +15,6 @@ from torch import Tensor
 from deepwishart import linalg
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian
-from deepwishart.pipeline import Standardiser
 from deepwishart.randomness import RowRandomness
 
 try:
@@ -72,7 +71,7 @@ class DeepKernelModel(Model):
         self._process = self._posterior.sample.model
         self._noise = process.likelihood.noise.detach()
         self._inputs, self._targets = (
-            _tensors(scaling, process.dtype, process.device)
+            [scaled.tensor(part) for part in (scaling.magnitude, scaling.location, scaling.spread)]
             for scaling in (scaled.inputs, scaled.targets)
         )
 
@@ -118,13 +117,13 @@ class DeepKernelModel(Model):
         together = blocks.shape[1] == 1
         moments = self._rows(blocks[:, 0]) if together else self._blocks(blocks)
         mean, covariance = self._original(*moments, noise=observation_noise)
+        what = "the covariance of the candidates"
+        root = covariance.sqrt() if together else linalg.cholesky(covariance, what=what)
         chosen = slice(None) if output_indices is None else output_indices
         posterior = MixturePosterior(
-            mean.unflatten(1, X.shape[:-2] or (1,))[..., chosen],
-            self._root(covariance).unflatten(1, X.shape[:-2] or (1,))[..., chosen, :, :],
+            mean.reshape(len(mean), *X.shape[:-2], *mean.shape[2:])[..., chosen],
+            root.reshape(len(root), *X.shape[:-2], *root.shape[2:])[..., chosen, :, :],
         )
-        if X.ndim == 2:
-            posterior = MixturePosterior(posterior.means[:, 0], posterior.roots[:, 0])
         return posterior if posterior_transform is None else posterior_transform(posterior, X=X)
 
     def _rows(self, rows: Tensor) -> _Moments:
@@ -141,14 +140,13 @@ class DeepKernelModel(Model):
         drawn, of_rows = self._posterior, self._posterior.random
         random = RowRandomness(drawn.num_samples, of_rows.seed, of_rows.dtype, of_rows.device)
         means, covariances = [], []
+        S, q, D = drawn.num_samples, blocks.shape[1], self.num_outputs
         for block in blocks:
             found = drawn.function.joint_moments(drawn.sample.last_rows(block, random, joint=True))
-            size = (drawn.num_samples, self.num_outputs, len(block), len(block))
-            jittered = linalg.add_jitter(
-                found.covariance, self._process.output.jitter, found.prior.unsqueeze(-3)
-            )
-            means.append(found.mean.expand(size[0], size[2], size[1]))
-            covariances.append(jittered.expand(size))
+            jitter, prior = self._process.output.jitter, found.prior.unsqueeze(-3)
+            jittered = linalg.add_jitter(found.covariance, jitter, prior)
+            means.append(found.mean.expand(S, q, D))
+            covariances.append(jittered.expand(S, D, q, q))
         return torch.stack(means, 1), torch.stack(covariances, 1)
 
     def _original(self, mean: Tensor, covariance: Tensor, *, noise: bool) -> _Moments:
@@ -159,11 +157,6 @@ class DeepKernelModel(Model):
         magnitude, location, spread = self._targets
         scale = (magnitude * spread)[:, None, None]
         return (mean * spread + location) * magnitude, covariance * scale.square()
-
-    def _root(self, covariance: Tensor) -> Tensor:
-        if covariance.shape[-1] == 1:
-            return covariance.sqrt()
-        return linalg.cholesky(covariance, what="the covariance of the candidates")
 
 
 class MixturePosterior(Posterior):
@@ -181,8 +174,7 @@ class MixturePosterior(Posterior):
     """
 
     def __init__(self, means: Tensor, roots: Tensor) -> None:
-        self.means = means
-        self.roots = roots
+        self.means, self.roots = means, roots
 
     @property
     def device(self) -> torch.device:
@@ -228,9 +220,8 @@ class MixturePosterior(Posterior):
     def rsample_from_base_samples(self, sample_shape: torch.Size, base_samples: Tensor) -> Tensor:
         """Draws from given noise, with components in turn: the same at every call."""
         which = torch.arange(math.prod(sample_shape), device=self.device) % len(self.means)
-        return self._draw(
-            sample_shape, which, base_samples.expand(self._extended_shape(sample_shape))
-        )
+        noise = base_samples.expand(self._extended_shape(sample_shape))
+        return self._draw(sample_shape, which, noise)
 
     def _draw(self, shape: torch.Size, which: Tensor, noise: Tensor) -> Tensor:
         epsilon = noise.reshape(len(which), *self.means.shape[1:]).mT.unsqueeze(-1)
@@ -244,8 +235,3 @@ def _sampler(
 ) -> Any:
     # Not Sobol's points: in turn with the components, each would see a part of the noise only.
     return IIDNormalSampler(sample_shape=sample_shape, seed=seed)
-
-
-def _tensors(scaling: Standardiser, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    parts = (scaling.magnitude, scaling.location, scaling.spread)
-    return [torch.as_tensor(part, dtype=dtype, device=device) for part in parts]

@@ -87,12 +87,8 @@ class DeepKernelProbaRegressor(BaseProbaRegressor):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Parameters with which skpro's checks are quick."""
-        quick: dict[str, Any] = {
-            "n_inducing": 8,
-            "max_iter": 3,
-            "n_predict_samples": 4,
-            "random_state": 0,
-        }
+        quick: dict[str, Any] = {"n_inducing": 8, "max_iter": 3, "n_predict_samples": 4}
+        quick["random_state"] = 0
         return [
             {"regressor": DeepKernelRegressor(**quick)},
             {"regressor": DeepKernelRegressor("dgp", depth=1, **quick)},

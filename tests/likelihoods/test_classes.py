@@ -8,8 +8,7 @@ import scipy.special
 import torch
 
 from deepwishart.likelihoods import Bernoulli, Categorical, Likelihood
-from deepwishart.likelihoods.bernoulli import log_ndtr
-from deepwishart.likelihoods.categorical import cubature_nodes
+from deepwishart.likelihoods.classes import cubature_nodes, log_ndtr
 from deepwishart.testing import check_likelihood
 
 PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import polars as pl
 
 from deepwishart._support.files import PARTIAL, write_atomically
@@ -55,10 +56,10 @@ class SavedModel:
     targets: list[str]
     fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
 
-    def predict_distribution(self, inputs: pl.DataFrame) -> Any:
-        """The model's prediction for encoded rows."""
+    def inputs(self, encoded: pl.DataFrame) -> pl.DataFrame | np.ndarray:
+        """Encoded rows as the model knows them, with names of columns or without."""
         named = hasattr(self.regressor, "feature_names_in_")
-        return self.regressor.predict_distribution(inputs if named else inputs.to_numpy())
+        return encoded if named else encoded.to_numpy()
 
     def prior_distribution(self, inputs: pl.DataFrame) -> RescaledPredictive | ClassPredictive:
         """What the model expects of rows before it has learned from any."""
@@ -227,21 +228,18 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
         require(isinstance(fit.get(name), str | None), f"its {name} is no text")
     if fit.get("holdout") is not None:
         check_report(fit["holdout"])
-    for name in ("holdout", "cv"):
-        list(report_tables(fit.get(name)))  # whatever cannot be shown raises
+    list(report_tables(fit.get("holdout"), fit.get("cv")))  # whatever cannot be shown raises
     return SavedModel(regressor, encoder, targets, fit)
 
 
 def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
     """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
-    names = getattr(regressor, "feature_names_in_", None)
-    if names is None:
-        names = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
+    unnamed = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
+    names = getattr(regressor, "feature_names_in_", unnamed)
     count = regressor.n_outputs_
     targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
-    return SavedModel(
-        regressor, TableEncoder(tuple(Column(name, "number") for name in names)), targets, {}
-    )
+    encoder = TableEncoder(tuple(Column(name, "number") for name in names))
+    return SavedModel(regressor, encoder, targets, {})
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:

@@ -41,21 +41,13 @@ class FriendlyGroup(TyperGroup):
     environment variable ``DEEPWISHART_TRACEBACK`` is set.
     """
 
-    def main(
-        self,
-        args: Any = None,
-        prog_name: Any = None,
-        complete_var: Any = None,
-        standalone_mode: bool = True,
-        *more: Any,
-        **extra: Any,
-    ) -> Any:
-        if not standalone_mode or os.environ.get("DEEPWISHART_TRACEBACK"):
-            return super().main(args, prog_name, complete_var, standalone_mode, *more, **extra)
+    def main(self, *args: Any, **more: Any) -> Any:
+        if not more.get("standalone_mode", True) or os.environ.get("DEEPWISHART_TRACEBACK"):
+            return super().main(*args, **more)
         message, code = "interrupted", INTERRUPTED
         problems: Sequence[str] = ()
         try:
-            result = super().main(args, prog_name, complete_var, False, *more, **extra)
+            result = super().main(*args, **more | {"standalone_mode": False})
             if result != INTERRUPTED:
                 sys.exit(result if isinstance(result, int) else 0)
         except Exception as error:
@@ -112,12 +104,10 @@ def plain_warnings(ignore: str = r"(?!)") -> Iterator[None]:
 
 def _explain(error: Exception) -> str:
     """What to say of an error that is no bug; nothing of one that is."""
-    if isinstance(error, CommandError | ValueError | OSError):
+    if isinstance(error, CommandError | ValueError | OSError | FloatingPointError):
         return str(error)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"There is not enough memory: {error}"
-    if isinstance(error, FloatingPointError):
-        return str(error)
     linalg = sys.modules.get("deepwishart.linalg")  # torch is not to be imported for this
     if linalg is not None and isinstance(error, linalg.CholeskyError):
         return f"The model cannot be evaluated: {error}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deepwishart.cli.lists import is_word, taking_lists
-from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator
+from deepwishart.cli.table_options import KINDS, AsJson, Decimal, Encoding, ModelPath, Separator
 
 __all__ = ["explain", "explain_command"]
 
@@ -16,7 +16,7 @@ explain_command = taking_lists({"--columns": is_word})
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(help="Directory that deepwishart fit wrote.")],
+    model: ModelPath,
     data: Annotated[
         Path,
         typer.Argument(
@@ -36,9 +36,7 @@ def explain(
         int, typer.Option(min=1, help="How often values are dealt out to the rows.")
     ] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of that.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for programs to read.")
-    ] = False,
+    as_json: AsJson = False,
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
@@ -52,14 +50,7 @@ def explain(
     """
     from deepwishart.cli.explaining import run_explain
 
+    table = (data, separator, decimal, encoding)
     run_explain(
-        model,
-        data,
-        out,
-        columns=columns or [],
-        rows=rows,
-        repeats=repeats,
-        seed=seed,
-        as_json=as_json,
-        reading=(separator, decimal, encoding),
+        model, table, out, columns or [], rows=rows, repeats=repeats, seed=seed, as_json=as_json
     )

@@ -6,13 +6,11 @@ import datetime
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 from rich.console import Console
-from rich.table import Column as TableColumn
-from rich.table import Table
 
 from deepwishart import plots
 from deepwishart._support.choices import unknown
@@ -20,35 +18,22 @@ from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import note, plain_warnings, printable
+from deepwishart.cli.scores import table_of
 from deepwishart.cli.table_options import opened
 from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.estimators.relevance import Dependence, Relevance, dependence
-from deepwishart.tables import (
-    Column,
-    Problems,
-    TableEncoder,
-    TableError,
-    read_labels,
-    read_targets,
-)
+from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_labels, read_targets
 from deepwishart.tables.dates import parts_of
 
-__all__ = ["column_groups", "run_explain"]
+__all__ = ["column_groups", "relevance_lines", "run_explain"]
 
 _GRID = 12  # values of a number
 _MOST_CATEGORIES = 12
 _AVERAGED = 30  # rows that a dependence is averaged over
 _MOST_CURVES = 12
 
-
 Values = Sequence[float] | Sequence[str] | Sequence[datetime.datetime]
-
-
-class Curve(NamedTuple):
-    """Values that a column was set to, and the predictions that came of it."""
-
-    values: Values
-    found: Dependence
+Curve = tuple[Values, Dependence]  # what a column was set to, and the predictions that came of it
 
 
 def column_groups(encoder: TableEncoder) -> dict[str, list[int]]:
@@ -67,29 +52,25 @@ def column_groups(encoder: TableEncoder) -> dict[str, list[int]]:
 
 def run_explain(
     model: Path,
-    data: Path,
+    table: tuple[Path, str | None, str | None, str | None],
     out: Path | None,
-    *,
     columns: Sequence[str],
+    *,
     rows: int,
     repeats: int,
     seed: int,
     as_json: bool,
-    reading: Sequence[str | None],
 ) -> None:
-    """Read, explain, print and write."""
+    """Read, explain, print and write; ``table`` says where it is and how to read it."""
     saved = ModelDirectory(model).load()
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # better to fail before the work than after it
-    with opened(data, *reading) as file:
-        table = file.read()
-    X, y = _rows(saved, table, columns, rows, seed)
+    with opened(*table) as file:
+        X, y = _rows(saved, file.read(), columns, rows, seed)
     with plain_warnings():
-        named = hasattr(saved.regressor, "feature_names_in_")
-        targets = None if y is None else (y[:, 0] if saved.regressor._single_column else y)
         found = saved.regressor.relevance(
-            None if y is None else (X if named else X.to_numpy()),
-            targets,
+            None if y is None else saved.inputs(X),
+            y[:, 0] if y is not None and saved.regressor._single_column else y,
             groups=column_groups(saved.encoder),
             n_repeats=repeats,
             random_state=seed,
@@ -104,10 +85,27 @@ def run_explain(
     if as_json:
         facts = {"rows": len(X), "relevance": [each._asdict() for each in found]}
         print(json.dumps({**facts, "dependence": records}, indent=2, allow_nan=False))
-    else:
-        _print(found, len(X), scored=y is not None)
-        if out is not None:
-            print(f"tables and pictures written to {out}")
+        return
+    title, lost = "relevance", []
+    if y is not None:
+        title, lost = f"relevance, on {len(X):,} rows", ["lost without it (nats per row)"]
+    lines = relevance_lines(found, scored=y is not None)
+    relevance = table_of(lines, "column", *lost, "lengthscale", title=title)
+    Console(highlight=False).print(relevance)
+    if out is not None:
+        print(f"tables and pictures written to {out}")
+
+
+def relevance_lines(found: Sequence[Relevance], *, scored: bool = True) -> list[list[str]]:
+    """As texts: columns, what is lost without them if that is known, and lengthscales."""
+    return [
+        [
+            printable(each.name, 60),
+            *([each.lost()] if scored else []),
+            "" if each.lengthscale is None else plain(each.lengthscale, 3),
+        ]
+        for each in found
+    ]
 
 
 def _rows(
@@ -159,7 +157,7 @@ def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
     places = column_groups(saved.encoder)[name]
     labels, values = _grid(column, X.to_numpy()[:, places])
     rows = X.to_numpy()[np.linspace(0, len(X) - 1, min(_AVERAGED, len(X))).astype(int)]
-    return Curve(labels, dependence(saved.regressor, rows, places, values))
+    return labels, dependence(saved.regressor, rows, places, values)
 
 
 def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
@@ -199,13 +197,11 @@ def _dependence_records(
     for name, (values, found) in curves.items():
         for place, value in enumerate(values):
             for index, target in enumerate(targets):
-                numbers = (float(part[place, index]) for part in found)
-                keys = ("mean", "lower", "upper")
                 yield {
                     **({"target": target} if len(targets) > 1 else {}),
                     "column": name,
                     "value": str(value) if isinstance(value, datetime.datetime) else value,
-                    **dict(zip(keys, numbers, strict=True)),
+                    **{key: float(of[place, index]) for key, of in found._asdict().items()},
                 }
 
 
@@ -228,16 +224,3 @@ def _write(
         pictures[name] = plots.partial_dependence(curves, target=target, column=index)
     for name, figure in pictures.items():
         figure.savefig(out / f"{name}.png", dpi=120, metadata={"Software": None})
-
-
-def _print(found: Sequence[Relevance], rows: int, *, scored: bool) -> None:
-    title = f"relevance, on {rows:,} rows" if scored else "relevance"
-    headings = [TableColumn("lengthscale", justify="right")]
-    if scored:
-        headings.insert(0, TableColumn("lost without it (nats per row)", justify="right"))
-    table = Table("column", *headings, title=title, title_justify="left")
-    for each in found:
-        cells = [each.lost()] if scored else []
-        cells.append("" if each.lengthscale is None else plain(each.lengthscale, 3))
-        table.add_row(printable(each.name, 60), *cells)
-    Console(highlight=False).print(table)

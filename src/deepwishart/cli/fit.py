@@ -99,20 +99,17 @@ def fit(
         str, _model(PROCESSES, autocompletion=completing(("dwp", "dgp", "dsvi", "diwp")))
     ] = "dwp",
     depth: Annotated[
-        Any,
-        _model("Layers, output layer included; auto: as many as the bound asks for.", **_COUNT),
+        Any, _model("Layers, output layer included; auto: as many as the bound asks for.", **_COUNT)
     ] = "auto",
     width: Annotated[int | None, _model("Width of hidden layers; number of inputs.", min=1)] = None,
     n_inducing: Annotated[
-        Any,
-        _model("Inducing points; auto: by rows.", "--num-inducing", **_COUNT),
+        Any, _model("Inducing points; auto: by rows.", "--num-inducing", **_COUNT)
     ] = "auto",
     kernel: Annotated[
         str, _model(f"One of {KERNELS}.", autocompletion=completing(KERNELS.split(", ")))
     ] = "squared_exponential",
     output: Annotated[
-        str,
-        _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows."),
+        str, _model("collapsed (all rows at every step), inducing (minibatches) or auto, by rows.")
     ] = "auto",
     likelihood: Annotated[
         str,
@@ -123,8 +120,7 @@ def fit(
         ),
     ] = "auto",
     exposure: Annotated[
-        str | None,
-        _model("Column with the time, area or population that counts were made over."),
+        str | None, _model("Column with the time, area or population that counts were made over.")
     ] = None,
     posterior: Annotated[
         str,
@@ -147,8 +143,7 @@ def fit(
         int | None, _training("Posterior samples per step; the protocol's.", "--samples", min=1)
     ] = None,
     early_stopping: Annotated[
-        bool,
-        _training("Stop when the bound no longer rises.", "--early-stopping/--all-steps"),
+        bool, _training("Stop when the bound no longer rises.", "--early-stopping/--all-steps")
     ] = True,
     random_state: Annotated[
         int,
@@ -205,11 +200,8 @@ def fit(
 
     options = {each.name: each.opts[0] for each in context.command.params}
     settings = {name: context.params[name] for name in options if name not in _NO_SETTINGS}
-    wishes = Wishes(cv or 0, report, as_json, quiet)
-    run_fit(data, out, settings, options, resume=resume, force=force, wishes=wishes)
+    wishes = Wishes(resume, force, cv or 0, report, as_json, quiet)
+    run_fit(data, out, settings, options, wishes)
 
 
-_NO_SETTINGS = (
-    *("data", "out", "resume", "force", "quiet", "help"),
-    *("report", "cv", "as_json"),
-)
+_NO_SETTINGS = ("data", "out", "resume", "force", "quiet", "help", "report", "cv", "as_json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,6 @@ from rich.console import Console
 from sklearn.base import clone
 
 import deepwishart
-from deepwishart.cli.baselines import score_baselines, score_linear
-from deepwishart.cli.class_scores import class_report, reliability_tables
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import (
     FAILURE,
@@ -25,18 +23,9 @@ from deepwishart.cli.errors import (
     plain_warnings,
     printable,
 )
-from deepwishart.cli.preparation import Prepared, Split, prepare
-from deepwishart.cli.scores import (
-    check_report,
-    cross_validation,
-    holdout_report,
-    report_tables,
-)
-from deepwishart.estimators import (
-    DeepKernelClassifier,
-    DeepKernelEstimator,
-    DeepKernelRegressor,
-)
+from deepwishart.cli.preparation import Prepared, Split, prepare, targets_of
+from deepwishart.cli.scores import cross_validation, holdout_report, report_tables
+from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
 from deepwishart.estimators.checks import LIKELIHOODS, check_counts, check_parameters
 from deepwishart.likelihoods import Gaussian
 from deepwishart.likelihoods.counts import CountLikelihood
@@ -55,12 +44,14 @@ _OF_THE_TABLE = (
 
 @dataclass(frozen=True)
 class Wishes:
-    """What to do besides training: folds of a cross-validation, a page, JSON, silence."""
+    """How to go about it: go on or start anew, folds to validate on, a page, JSON, silence."""
 
-    cv: int = 0
-    report: Path | None = None
-    as_json: bool = False
-    quiet: bool = False
+    resume: bool
+    force: bool
+    cv: int
+    report: Path | None
+    as_json: bool
+    quiet: bool
 
 
 def run_fit(
@@ -68,27 +59,21 @@ def run_fit(
     out: Path,
     settings: Mapping[str, Any],
     options: Mapping[str, str],
-    *,
-    resume: bool,
-    force: bool,
     wishes: Wishes,
 ) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
 
     ``settings`` decide which model comes out, ``options`` are their names on the command line.
     """
-    if resume and force:
+    if wishes.resume and wishes.force:
         raise CommandError("--resume continues a run and --force starts anew: give one of them.")
     # Columns in an order of their own, so that --resume may name them in another.
     lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
     lists |= {"target": list(settings["target"]), "missing": list(settings["missing"] or ())}
     settings = {**settings, **lists}
+    given = {name: value for name, value in settings.items() if value is not None}
     regressor: DeepKernelEstimator = DeepKernelRegressor(
-        **{
-            name: value
-            for name, value in settings.items()
-            if name not in _OF_THE_TABLE and value is not None
-        }
+        **{name: value for name, value in given.items() if name not in _OF_THE_TABLE}
     )
     check_parameters(regressor.get_params(deep=False))
     _check_wishes(wishes, settings["holdout"])
@@ -108,7 +93,7 @@ def run_fit(
     settings["data"] = prepared.digest
     directory = ModelDirectory(out)
     with directory.locked():
-        if not directory.begin(settings, options, resume, force):
+        if not directory.begin(settings, options, wishes.resume, wishes.force):
             note(f"the run in {out} has already finished")
             return
         regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not wishes.quiet))
@@ -127,16 +112,12 @@ def run_fit(
     if not wishes.quiet or wishes.as_json:
         _print_outcome(saved, out if in_place else None, wishes)
     if interrupted:
-        raise _interruption(regressor.n_iter_, out, in_place, force)
-
-
-def _interruption(steps: int, out: Path, in_place: bool, force: bool) -> CommandError:
-    where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
-    return CommandError(
-        f"interrupted after {steps} steps; {where}, and the same command with "
-        f"--resume {'instead of --force ' if force else ''}goes on from there",
-        INTERRUPTED,
-    )
+        where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
+        raise CommandError(
+            f"interrupted after {regressor.n_iter_} steps; {where}, and the same command with "
+            f"--resume {'instead of --force ' if wishes.force else ''}goes on from there",
+            INTERRUPTED,
+        )
 
 
 def _as_classifier(
@@ -146,14 +127,10 @@ def _as_classifier(
     if not quiet:
         count, names = len(prepared.classes), listing(prepared.classes, 4)
         note(f"{printable(target, 60)} names {count} classes ({names}): this is a classifier")
-    known = DeepKernelClassifier().get_params()
-    usual = DeepKernelRegressor().get_params()
-    chosen = {
-        name: value
-        for name, value in regressor.get_params().items()
-        if name in known and value != usual[name]
-    }
-    return DeepKernelClassifier(**chosen)
+    known, usual = DeepKernelClassifier().get_params(), DeepKernelRegressor().get_params()
+    given = {name: value for name, value in regressor.get_params().items() if name in known}
+    changed = {name: value for name, value in given.items() if value != usual[name]}
+    return DeepKernelClassifier(**changed)
 
 
 def _check_counts(settings: Mapping[str, Any], prepared: Prepared, split: Split) -> None:
@@ -161,21 +138,19 @@ def _check_counts(settings: Mapping[str, Any], prepared: Prepared, split: Split)
     counts = issubclass(LIKELIHOODS.get(settings["likelihood"], Gaussian), CountLikelihood)
     if counts:
         check_counts(prepared.y, settings["target"])
-    if settings["exposure"] is None:
+    exposure = settings["exposure"]
+    if exposure is None:
         return
     if not counts:
         raise CommandError(
             "--exposure is for counts: give --likelihood poisson or negative_binomial with it."
         )
-    if settings["exposure"] not in split.encoder.feature_names:
+    option = f"--exposure {printable(exposure, 60)}"
+    if exposure not in split.encoder.feature_names:
         known = listing(split.encoder.feature_names, 8)
-        raise CommandError(
-            f"--exposure {printable(settings['exposure'], 60)} is no column of numbers among the "
-            f"inputs: {known}."
-        )
-    exposures = prepared.table[settings["exposure"]].cast(float, strict=False)
-    if not (exposures > 0).all():
-        raise CommandError(f"--exposure {printable(settings['exposure'], 60)}: not all positive.")
+        raise CommandError(f"{option} is no column of numbers among the inputs: {known}.")
+    if not (prepared.table[exposure].cast(float, strict=False) > 0).all():
+        raise CommandError(f"{option}: not all positive.")
 
 
 def _check_wishes(wishes: Wishes, holdout: float) -> None:
@@ -206,41 +181,15 @@ def _cross_validate(
                     "cross-validation; the same command with --resume goes on from there",
                     INTERRUPTED,
                 )
-            report = _score(model, fold, directory.settings["target"], linear=True)
-        reports.append(report)
+            targets = directory.settings["target"]
+            reports.append(holdout_report(model, fold, targets, linear=True))
     return cross_validation(reports) if reports else None
 
 
 def fit_rows(model: DeepKernelEstimator, X: Any, y: Any) -> None:
-    """Fit to encoded rows; one target is a column, several are a table."""
+    """Fit to encoded rows; who interrupts knows it without a warning."""
     with plain_warnings(ignore="Training was interrupted"):
-        model.fit(X, y[:, 0] if y.shape[1] == 1 else y)
-
-
-def _score(
-    model: DeepKernelEstimator,
-    split: Split,
-    targets: Sequence[str],
-    *,
-    linear: bool = False,
-    plain: bool = False,
-) -> dict[str, Any]:
-    """The report on rows held out, with a linear model and one of one layer if asked for."""
-    with plain_warnings():
-        if isinstance(model, DeepKernelClassifier):
-            compare = {"linear": linear, "plain": plain}
-            report = class_report(model, split.train, split.test, targets[0], **compare)
-        else:
-            assert isinstance(model, DeepKernelRegressor)
-            others = score_baselines(model, split.train, split.test) if plain else {}
-            if linear and not plain:
-                others = {"linear": score_linear(model, split.train, split.test)}
-            prediction = model.predict_distribution(split.test[0])
-            report = holdout_report(
-                prediction, split.test[1], targets, others, train=split.train[1]
-            )
-    check_report(report)
-    return report
+        model.fit(X, targets_of(y))
 
 
 @contextmanager
@@ -264,7 +213,7 @@ def _train(
         fit_rows(regressor, *split.train)
         if len(split.test[0]):
             compare = compare and regressor.history_.stopped_by != "interrupt"
-            report = _score(regressor, split, targets, linear=compare, plain=compare)
+            report = holdout_report(regressor, split, targets, linear=compare, one_layer=compare)
     return {
         "version": deepwishart.__version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -306,9 +255,7 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
             f"chosen by the bound: {depth} layer{'s' * (depth > 1)}, "
             f"{'noise that depends on the inputs' if varies else 'the same noise everywhere'}"
         )
-    for table in (*report_tables(about["cv"]), *report_tables(about["holdout"])):
-        console.print(table)
-    for table in reliability_tables(about["holdout"]):
+    for table in report_tables(about["cv"], about["holdout"]):
         console.print(table)
     if out is not None:
         console.print(f"model written to {out}", soft_wrap=True, markup=False)

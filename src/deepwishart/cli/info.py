@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from deepwishart._support.numbers import plain
 from deepwishart.cli.errors import printable
+from deepwishart.cli.table_options import AsJson, ModelPath
 
 if TYPE_CHECKING:
     from deepwishart.cli.directory import SavedModel
@@ -25,18 +23,12 @@ PROCESS_NAMES = {
 _MOST_RELEVANT = 5
 
 
-def info(
-    model: Annotated[Path, typer.Argument(help="Directory that deepwishart fit wrote.")],
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, for programs to read.")
-    ] = False,
-) -> None:
+def info(model: ModelPath, as_json: AsJson = False) -> None:
     """Show what a model is, how it was trained, and what its layers have learned."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from deepwishart.cli.class_scores import reliability_tables
     from deepwishart.cli.directory import ModelDirectory
     from deepwishart.cli.scores import report_tables
     from deepwishart.persistence import ModelFileError
@@ -53,8 +45,8 @@ def info(
         print(text)
         return
     console = Console(highlight=False)
-    sections = {title: facts[title] for title in ("model", "data", "training")}
-    for title, section in {**sections, "layers": _learned(facts)}.items():
+    for title in ("model", "data", "training", "layers"):
+        section = _learned(facts) if title == "layers" else facts[title]
         table = Table("", "", title=title, title_justify="left", show_header=False)
         for name, value in section.items():
             if value is not None:
@@ -63,9 +55,7 @@ def info(
                 shown = "\n".join(escape(printable(line, 200)) for line in lines)
                 table.add_row(f"[dim]{name}[/]", shown)
         console.print(table)
-    for table in (*report_tables(facts["cv"]), *report_tables(facts["holdout"])):
-        console.print(table)
-    for table in reliability_tables(facts["holdout"]):
+    for table in report_tables(facts["cv"], facts["holdout"]):
         console.print(table)
 
 
@@ -178,17 +168,13 @@ def _show(name: str, value: Any) -> str:
 
 def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:
     """Lines about each layer, and about the noise."""
-    lines = {}
+    lines, features = {}, facts["feature_names"]
     for layer in facts["layers"]:
-        lines[layer["name"]] = [
-            layer["kernel"],
-            *(
-                _values(name, value, facts["feature_names"])
-                for name, value in layer["hyperparameters"].items()
-            ),
-        ]
+        known = layer["hyperparameters"].items()
+        shown = [layer["kernel"], *(_values(name, value, features) for name, value in known)]
         if layer["mixing"] is not None:
-            lines[layer["name"]].append(f"mixing q {layer['mixing']:.3f}")
+            shown.append(f"mixing q {layer['mixing']:.3f}")
+        lines[layer["name"]] = shown
     shown = [
         f"{what} of {printable(name, 60)}: {plain(value)}"
         for name, known in facts["likelihood"].items()

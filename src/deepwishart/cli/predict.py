@@ -17,7 +17,7 @@ import typer
 from deepwishart._support.choices import check_choice
 from deepwishart.cli.errors import CommandError, note, plain_warnings
 from deepwishart.cli.lists import completing, is_number, is_word, taking_lists
-from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator, opened
+from deepwishart.cli.table_options import KINDS, Decimal, Encoding, ModelPath, Separator, opened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ predict_command = taking_lists({"--quantiles": is_number, "--keep": is_word})
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Directory that deepwishart fit wrote.")],
+    model: ModelPath,
     data: Annotated[Path, typer.Argument(help=f"Table to predict for: {KINDS}", metavar="TABLE")],
     out: Annotated[
         Path | None,
@@ -89,11 +89,8 @@ def predict(
     saved = ModelDirectory(model).load()
     if quantiles and hasattr(saved.regressor, "classes_"):
         raise CommandError("--quantiles is for numbers; this model predicts classes.")
-    with (
-        plain_warnings(),
-        opened(data, separator, decimal, encoding) as table,
-        _output(out) as write,
-    ):
+    reading = opened(data, separator, decimal, encoding)
+    with plain_warnings(), reading as table, _output(out) as write:
         for frame in _predict_table(saved, table, levels, list(keep or ()), unseen):
             write(frame)
 
@@ -118,8 +115,8 @@ def _predict_table(
     batches = table.stream()
     for batch in batches:
         inputs, strange = _encode(saved, table, batch, batches, keep, row, unseen)
-        distribution = saved.predict_distribution(inputs)
-        parts = _answers(distribution, quantiles)
+        known = saved.regressor.predict_distribution(saved.inputs(inputs))
+        parts = _answers(known, quantiles)
         if strange.any():
             answered += int(strange.sum())
             chosen = inputs.filter(strange)

@@ -26,7 +26,7 @@ from deepwishart.tables import (
 from deepwishart.tables.columns import MISSING, require_columns
 from deepwishart.tables.problems import quoted
 
-__all__ = ["Prepared", "Rows", "Split", "prepare"]
+__all__ = ["Prepared", "Split", "prepare", "targets_of"]
 
 Rows = tuple[pl.DataFrame, np.ndarray]
 
@@ -42,32 +42,28 @@ class Split:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A table that has been checked.
+    """A table that has been checked."""
 
-    Args:
-        table: its rows with a target.
-        numbers: which rows of the file those are.
-        y: their targets ``(N, D)``.
-        settings: the options about the table.
-        digest: of the file's content.
-        left_out: number of rows without a target.
-        classes: labels of the classes that ``y`` numbers, if it does.
-        remarks: sentences about those, and about words that were taken for missing values.
-    """
-
-    table: pl.DataFrame
-    numbers: Sequence[int]
-    y: np.ndarray
-    settings: Mapping[str, Any]
-    digest: str
-    left_out: int
-    classes: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    table: pl.DataFrame  # its rows with a target
+    numbers: Sequence[int]  # which rows of the file those are
+    y: np.ndarray  # their targets (N, D)
+    settings: Mapping[str, Any]  # the options about the table
+    digest: str  # of the file's content
+    left_out: int  # number of rows without a target
+    classes: tuple[str, ...] = ()  # labels of the classes that y numbers, if it does
+    remarks: tuple[str, ...] = ()  # on rows left out, and on words taken for missing values
 
     def hold_out(self) -> Split:
-        """The division that the options ask for."""
-        train, test = _divide(len(self.y), self.settings["holdout"], self.settings["random_state"])
-        return self.split(train, test)
+        """The division that the options ask for: at least one row if there is a fraction."""
+        num_rows, holdout = len(self.y), self.settings["holdout"]
+        count = max(1, round(holdout * num_rows)) if holdout else 0
+        if num_rows - count < 2:
+            raise TableError(
+                f"The table has {num_rows} rows; at least two have to be left to train on besides "
+                f"the {count} held out."
+            )
+        order = self._shuffled()
+        return self._split(np.sort(order[count:]), np.sort(order[:count]))
 
     def folds(self, count: int) -> Iterator[Split]:
         """Every row held out once, in ``count`` parts."""
@@ -76,38 +72,50 @@ class Prepared:
                 f"--cv {count}: {len(self.y)} rows can be divided into 2 to {len(self.y) // 2} "
                 "parts."
             )
-        order = np.random.default_rng(self.settings["random_state"]).permutation(len(self.y))
+        order = self._shuffled()
         for part in np.array_split(order, count):
-            rest = np.setdiff1d(order, part)
-            yield self.split(rest, np.sort(part))
+            yield self._split(np.setdiff1d(order, part), np.sort(part))
 
-    @property
-    def _targets(self) -> list[str]:
-        return self.settings["target"]
+    def _shuffled(self) -> np.ndarray:
+        return np.random.default_rng(self.settings["random_state"]).permutation(len(self.y))
 
-    def split(self, train: np.ndarray, test: np.ndarray) -> Split:
+    def _split(self, train: np.ndarray, test: np.ndarray) -> Split:
         """Encode rows; what fills gaps comes from the rows to train on."""
-        settings = self.settings
-        if self.classes:
-            train, test = _every_class(train, test, self.y[:, 0])
-        encoder = TableEncoder.fit(
-            self.table,
-            ignore=[*settings["target"], *settings["drop"]],
-            categorical=[name for name in settings["categorical"] if name not in self._targets],
-            impute=settings["impute"],
-            fill_from=train.tolist(),
-            missing=settings["missing"] or MISSING,
-            rows=self.numbers,
-        )
-        X, y = encoder.encode(self.table, self.numbers), self.y
+        y = self.y
+        if self.classes:  # rows of classes with none to train on are not held out
+            needed = ~np.isin(y[test, 0], y[train, 0])
+            train, test = np.sort(np.concatenate([train, test[needed]])), test[~needed]
+        encoder = self.encoder(train.tolist())
+        X = encoder.encode(self.table, self.numbers)
         values = X.to_numpy()
         if not (values != values[0]).any():
             raise TableError("Every input column is constant; there is nothing to predict from.")
-        for scaled, names, what in ((values, X.columns, "X"), (y, settings["target"], "y")):
+        for scaled, names, what in ((values, X.columns, "X"), (y, self.settings["target"], "y")):
             check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
         if self.classes:
             y = np.array(self.classes)[y.astype(int)]
         return Split(encoder, (X[train], y[train]), (X[test], y[test]))
+
+    def encoder(self, fill_from: Sequence[int] | None = None) -> TableEncoder:
+        """Fitted to the inputs, also where columns that the options name are missing."""
+        named = {
+            name: [each for each in self.settings[name] if each in self.table.columns]
+            for name in ("target", "drop", "categorical")
+        }
+        return TableEncoder.fit(
+            self.table,
+            ignore=[*named["target"], *named["drop"]],
+            categorical=[each for each in named["categorical"] if each not in named["target"]],
+            impute=self.settings["impute"],
+            fill_from=fill_from,
+            missing=self.settings["missing"] or MISSING,
+            rows=self.numbers,
+        )
+
+
+def targets_of(y: np.ndarray) -> np.ndarray:
+    """As estimators take them: one is a column, several are a table."""
+    return y[:, 0] if y.shape[1] == 1 else y
 
 
 def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> Prepared:
@@ -139,7 +147,7 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     )
     if problems:
         with problems:
-            _try_encoder(prepared)
+            prepared.encoder()
         problems.settle()
     return prepared
 
@@ -160,32 +168,6 @@ def _is_classification(
     return False
 
 
-def _every_class(
-    train: np.ndarray, test: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same rows, except that those of classes with none to train on are not held out."""
-    needed = ~np.isin(y[test], y[train])
-    return np.sort(np.concatenate([train, test[needed]])), test[~needed]
-
-
-def _try_encoder(prepared: Prepared) -> None:
-    """Have the encoder say what it cannot use, also where other columns are missing."""
-    present, settings = prepared.table.columns, prepared.settings
-    ignore = [name for name in (*settings["target"], *settings["drop"]) if name in present]
-    TableEncoder.fit(
-        prepared.table,
-        ignore=ignore,
-        categorical=[
-            name
-            for name in settings["categorical"]
-            if name in present and name not in settings["target"]
-        ],
-        impute=settings["impute"],
-        missing=settings["missing"] or MISSING,
-        rows=prepared.numbers,
-    )
-
-
 def _remarks(table: pl.DataFrame, left_out: int, missing: Sequence[str]) -> Iterator[str]:
     if left_out:
         yield f"{left_out:,} {'row' if left_out == 1 else 'rows'} without a target left out"
@@ -197,15 +179,3 @@ def _remarks(table: pl.DataFrame, left_out: int, missing: Sequence[str]) -> Iter
     if counts:
         shown = ", ".join(f"{printable(word, 20)} ({n:,})" for word, n in counts.most_common(8))
         yield f"taken for missing values: {shown} (--missing changes that)"
-
-
-def _divide(num_rows: int, holdout: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on, in their order, and rows held out: at least one if a fraction is given."""
-    count = max(1, round(holdout * num_rows)) if holdout else 0
-    if num_rows - count < 2:
-        raise TableError(
-            f"The table has {num_rows} rows; at least two have to be left to train on besides the "
-            f"{count} held out."
-        )
-    order = np.random.default_rng(seed).permutation(num_rows)
-    return np.sort(order[count:]), np.sort(order[:count])

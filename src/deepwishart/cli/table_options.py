@@ -1,4 +1,4 @@
-"""Options about the table, the same for every command that reads one."""
+"""Arguments and options that are the same for every command that has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepwishart.cli.errors import note
 if TYPE_CHECKING:
     from deepwishart.tables import TableFile
 
-__all__ = ["Decimal", "Encoding", "Separator", "opened"]
+__all__ = ["AsJson", "Decimal", "Encoding", "ModelPath", "Separator", "opened"]
 
 KINDS = ".csv, .tsv, .txt (also .gz) or .parquet; - is standard input."
 
@@ -30,6 +30,8 @@ Separator = Annotated[
 Decimal = Annotated[
     str | None, _option("Decimal mark, . or a comma; found out by default.", metavar=".|,")
 ]
+ModelPath = Annotated[Path, typer.Argument(help="Directory that deepwishart fit wrote.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
 Encoding = Annotated[str | None, _option("Such as utf-8, latin-1 or utf-16; found out by default.")]
 
 

@@ -1,4 +1,4 @@
-"""Counts with a mean and more or less spread: what counting likelihoods have in common."""
+"""Counts with a mean and more or less spread, and likelihoods whose rate depends on the inputs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
-from deepwishart.likelihoods.base import LARGEST_LOG, Likelihood, Mixture, gauss_hermite
+from deepwishart._support.parameters import log_parameter
+from deepwishart.likelihoods.base import (
+    LARGEST_LOG,
+    Likelihood,
+    Mixture,
+    bounded_exp,
+    gauss_hermite,
+)
 
-__all__ = ["CountLikelihood", "Counts"]
+__all__ = ["CountLikelihood", "Counts", "NegativeBinomial", "Poisson"]
 
 _LEAST_DISPERSION = 1e-14  # below, a count is a Poisson variable to all digits
 _POISSON_DISPERSION = 1e-9  # likewise, to the digits of an incomplete beta function
@@ -137,9 +144,7 @@ class CountLikelihood(Likelihood):
 
     Args:
         num_outputs: number of target columns D.
-        exposure: in training, ``y`` has one more column, the last, with :math:`\log e`. A
-            prediction is for :math:`e = 1`, or for the ``offset`` :math:`\log e` that
-            :meth:`deepwishart.models.Posterior.predict` is given.
+        exposure: whether they have, as in :class:`~deepwishart.likelihoods.Poisson`.
 
     >>> from deepwishart.likelihoods import Poisson
     >>> Poisson(1, exposure=True).num_columns
@@ -203,3 +208,84 @@ class CountLikelihood(Likelihood):
         counts, exposures = y[..., : self.num_outputs], y[..., self.num_outputs :].exp()
         total = exposures.sum(0) if self.exposure else len(y)
         self.log_rate.copy_(((counts.sum(0) + 0.5) / total).log())
+
+
+class Poisson(CountLikelihood):
+    r""":math:`p(y \mid f) = \prod_d \lambda_d^{y_d} e^{-\lambda_d} / y_d!` with rates
+    :math:`\lambda = c\, e^f`, where the typical rate :math:`c` is learned.
+
+    Under Gaussian latents the expected log density is known,
+
+    .. math:: \mathbb E \log p(y \mid f) = \sum_d \Big( y_d (m_d + \log c_d)
+              - c_d\, e^{m_d + v_d/2} - \log y_d! \Big).
+
+    Args:
+        num_outputs: number of target columns D.
+        exposure: counts were made over times, areas or populations :math:`e` that differ from row
+            to row, :math:`\lambda = e\, c\, e^f`. In training, ``y`` then has one more column, the
+            last, with :math:`\log e`, and predictions are for :math:`e = 1` unless told otherwise
+            (``offset`` of :meth:`deepwishart.models.Posterior.predict`).
+        dtype, device: of the parameter; double precision by default.
+
+    >>> likelihood = Poisson(1)
+    >>> zero = torch.zeros(3, 1)
+    >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero).tolist()
+    [-1.0, -1.0, -1.0]
+    """
+
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        y, log_mean = self.log_mean(y, mean)
+        terms = y * log_mean - bounded_exp(log_mean + 0.5 * variance) - torch.lgamma(y + 1.0)
+        return terms.sum(-1)
+
+    def dispersion_given(self, latents: Tensor) -> Tensor:
+        return latents.new_zeros(())
+
+
+class NegativeBinomial(CountLikelihood):
+    r""":math:`p(y \mid f) = \prod_d \mathrm{NB}(y_d; \mu_d, a_d)`, counts with mean
+    :math:`\mu = c\, e^f` and variance :math:`\mu + a\mu^2`, where the typical rate :math:`c_d` and
+    the dispersion :math:`a_d` of each column are learned; without it they would be Poisson counts.
+
+    The log density (:class:`~deepwishart.likelihoods.counts.Counts`) is expected by quadrature.
+
+    Args:
+        num_outputs: number of target columns D.
+        dispersion: initial :math:`a`.
+        exposure: as in :class:`~deepwishart.likelihoods.Poisson`.
+        dtype, device: of the parameters; double precision by default.
+
+    >>> likelihood = NegativeBinomial(1, dispersion=0.5)
+    >>> zero = torch.zeros(3, 1)
+    >>> likelihood.expected_log_prob(zero, mean=zero, variance=zero)[0].exp()  # (1 + 1/2)**-2
+    tensor(0.4444, dtype=torch.float64, grad_fn=<ExpBackward0>)
+    """
+
+    def __init__(
+        self,
+        num_outputs: int = 1,
+        dispersion: float = 0.1,
+        *,
+        exposure: bool = False,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(num_outputs, exposure=exposure, dtype=dtype, device=device)
+        self.log_dispersion = log_parameter(
+            "dispersion", dispersion, self.num_outputs, dtype=dtype, device=device
+        )
+
+    @property
+    def dispersion(self) -> Tensor:
+        """Dispersion :math:`a`, ``(D,)``."""
+        return self.log_dispersion.exp()
+
+    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        y, log_mean = self.log_mean(y, mean)
+        return super().expected_log_prob(y, log_mean - self.log_rate, variance)
+
+    def dispersion_given(self, latents: Tensor) -> Tensor:
+        return self.dispersion.to(latents)
+
+    def summary(self) -> dict[str, float]:
+        return {"dispersion": float(self.dispersion.detach().mean())}

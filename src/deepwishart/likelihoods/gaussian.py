@@ -20,8 +20,7 @@ class Gaussian(Likelihood):
     Args:
         num_outputs: number of target columns.
         noise: initial noise *variance* :math:`\sigma^2`.
-        dtype: of the parameter; double precision by default.
-        device: of the parameter.
+        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = Gaussian(1, noise=0.5)
     >>> y, mean, variance = torch.zeros(3, 1), torch.zeros(3, 1), torch.zeros(3, 1)

@@ -34,8 +34,7 @@ class StudentT(Likelihood):
         num_outputs: number of target columns D.
         scale: initial :math:`s`.
         degrees: initial :math:`\nu`, above 2.
-        dtype: of the parameters; double precision by default.
-        device: of the parameters.
+        dtype, device: of the parameters; double precision by default.
 
     >>> likelihood = StudentT(1, scale=0.5, degrees=4.0)
     >>> zero = torch.zeros(3, 1, dtype=torch.float64)
