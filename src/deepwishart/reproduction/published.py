@@ -10,16 +10,6 @@ import json
 from importlib import resources
 from typing import Any, NamedTuple
 
-__all__ = [
-    "METRICS",
-    "STEPS",
-    "Published",
-    "citation",
-    "highlighted",
-    "published",
-    "published_kinds",
-]
-
 STEPS = 20_000  # of the paper's training
 METRICS = ("elbo", "test_log_likelihood", "seconds_per_epoch")
 

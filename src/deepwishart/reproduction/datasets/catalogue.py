@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from deepwishart._support.choices import check_choice
 
-__all__ = ["CATALOGUE", "Entry", "entry", "names"]
-
 
 @dataclass(frozen=True)
 class Entry:

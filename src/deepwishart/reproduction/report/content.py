@@ -16,8 +16,6 @@ from deepwishart.reproduction.report.figures import Figure, depth_figures, train
 from deepwishart.reproduction.report.reading import Results
 from deepwishart.reproduction.report.tables import CLOSE, Table, count_table, make_table
 
-__all__ = ["MARKS", "Content", "Section", "make_content"]
-
 MARKS = {"match": "≈", "better": "▲", "worse": "▼", "agrees": "✓", "contradicts": "✗", "": ""}
 _READING = (
     "Numbers are means ± one standard error over splits, with the number of splits in parentheses; "

@@ -16,8 +16,6 @@ from deepwishart.reproduction.report.reading import Results, Run, process_order
 from deepwishart.reproduction.report.statistics import Estimate, estimate
 from deepwishart.reproduction.report.tables import LABELS, TITLES
 
-__all__ = ["Figure", "depth_figures", "training_figure"]
-
 CURVES_OF, CURVES_DEPTH = "boston", 5
 _HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markersize": 5}
 _CURVE_POINTS = 40  # that answer the pointer

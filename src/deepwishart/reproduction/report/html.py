@@ -12,8 +12,6 @@ from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.figures import Figure
 from deepwishart.reproduction.report.tables import Cell, Table
 
-__all__ = ["to_html"]
-
 # The page is allowed what it brings along, and nothing else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _MEANINGS = {

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.tables import Cell, Table
 
-__all__ = ["to_latex"]
-
 _PREAMBLE = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}

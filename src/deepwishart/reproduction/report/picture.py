@@ -15,8 +15,6 @@ from matplotlib.lines import Line2D
 from deepwishart.plots.style import GREY, colours, new_figure
 from deepwishart.reproduction.report.reading import PROCESSES
 
-__all__ = ["Picture", "colour"]
-
 _COLOURS = dict(colours(PROCESSES))
 _NO_METADATA = dict.fromkeys(["Creator", "Date", "Format", "Type"])
 

@@ -15,17 +15,6 @@ from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec,
 from deepwishart.reproduction.sweeps.spec import defaults
 from deepwishart.training import Protocol
 
-__all__ = [
-    "PROCESSES",
-    "Results",
-    "Run",
-    "by_split",
-    "count",
-    "few",
-    "process_order",
-    "read_results",
-]
-
 PROCESSES = ("dwp", "dgp", "diwp", "dsvi")
 PROTOCOLS = ("paper", "converged")
 PAPERS = "bartlett"  # the paper's posterior

@@ -11,8 +11,6 @@ from scipy import stats
 
 from deepwishart.reproduction.published import Published
 
-__all__ = ["Estimate", "PairedTest", "compare", "estimate", "paired_test", "sign"]
-
 MIN_PAIRS = 3
 
 

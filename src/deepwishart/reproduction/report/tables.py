@@ -20,8 +20,6 @@ from deepwishart.reproduction.report.statistics import (
     paired_test,
 )
 
-__all__ = ["LABELS", "NOTHING", "TITLES", "Cell", "Table", "count_table", "from_rows", "make_table"]
-
 SIGNIFICANCE = 0.05
 CLOSE = 0.03  # below the published mean
 TITLES = {

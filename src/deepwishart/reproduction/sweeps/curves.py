@@ -10,8 +10,6 @@ import numpy as np
 
 from deepwishart.training import History
 
-__all__ = ["Reached", "thin", "time_to_bound"]
-
 _POINTS = 400
 _WINDOW = 8  # of those points: 2% of a run
 

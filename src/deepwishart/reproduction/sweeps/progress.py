@@ -29,8 +29,6 @@ from deepwishart.reproduction.sweeps.engines.events import (
 )
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-__all__ = ["SweepProgress", "duration"]
-
 
 class SweepProgress:
     """Follows a sweep's events. A context manager, to be called with each event.

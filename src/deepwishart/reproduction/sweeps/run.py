@@ -42,8 +42,6 @@ from deepwishart.training import (
     TrainingError,
 )
 
-__all__ = ["Outcome", "run"]
-
 NUMERICAL_ERRORS = (TrainingError, CholeskyError, torch.linalg.LinAlgError, FloatingPointError)
 _EVALUATION_SEED = 1_000_003  # keeps evaluation apart from the streams of initialisation, training
 

@@ -10,16 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Execution",
-    "RunSpec",
-    "Settings",
-    "defaults",
-    "expand",
-    "parse_numbers",
-    "settings_version",
-]
-
 DTYPES = ("float64", "float32")
 OUTPUTS = ("auto", "inducing", "collapsed")
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")

@@ -27,8 +27,6 @@ from deepwishart._support.files import sync_directory, write_atomically
 from deepwishart._support.lock import locked
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-__all__ = ["ResultsError", "ResultsStore"]
-
 
 class ResultsError(ValueError):
     """A results directory cannot be used: it is damaged, or no directory."""

@@ -11,8 +11,6 @@ from deepwishart.reproduction.sweeps.engines.events import Broken, Engine, Event
 from deepwishart.reproduction.sweeps.spec import RunSpec
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
-__all__ = ["Tally", "pending", "run_sweep"]
-
 
 @dataclass
 class Tally:

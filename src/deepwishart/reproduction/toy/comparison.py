@@ -17,8 +17,6 @@ from deepwishart.models import FunctionSamples
 from deepwishart.pipeline import ScaledModel, estimate_elbo, run_training
 from deepwishart.training import History, ProgressEvent, Protocol
 
-__all__ = ["ToyData", "ToyRun", "ToySettings", "measure", "run_toy", "toy_data", "variety"]
-
 Watch = AbstractContextManager[Callable[[ProgressEvent], None]]
 PROCESSES = ("dwp", "dgp")
 NEAREST, FARTHEST = 2.0, 4.0  # data have |x| between these

@@ -16,8 +16,6 @@ from deepwishart._support.files import write_atomically
 from deepwishart.reproduction.report.statistics import Estimate, estimate
 from deepwishart.reproduction.toy.comparison import ToyRun, ToySettings
 
-__all__ = ["Comparison", "compare", "figures", "markdown", "summary", "write_report"]
-
 NAMES = {"dwp": "deep Wishart process", "dgp": "deep Gaussian process"}
 # What the paper's claims are about, and how the table of seeds calls it.
 CLAIMS = {

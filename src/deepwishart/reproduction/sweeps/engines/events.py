@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-__all__ = ["Broken", "Engine", "Event", "Finished", "Losses", "Lost", "Started", "Stepped"]
-
 _MAX_LOSSES = 3
 
 

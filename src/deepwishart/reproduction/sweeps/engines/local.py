@@ -15,8 +15,6 @@ from deepwishart.reproduction.sweeps.engines.worker import carry_out, work
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
-__all__ = ["LocalEngine"]
-
 
 class LocalEngine:
     """Worker processes on this machine.

@@ -13,8 +13,6 @@ from deepwishart.reproduction.sweeps.engines.worker import carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
-__all__ = ["RayEngine"]
-
 _POLL_SECONDS = 0.5
 
 

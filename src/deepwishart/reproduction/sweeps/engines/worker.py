@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from deepwishart.reproduction.datasets import Dataset
     from deepwishart.training import ProgressEvent
 
-__all__ = ["CarryOut", "carry_out", "work"]
-
 CarryOut = Callable[..., Finished]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REPORT_SECONDS = 0.5
