@@ -12,6 +12,7 @@ from scipy import stats
 from deepwishart.reproduction.published import Published
 
 MIN_PAIRS = 3
+SIGNIFICANCE = 0.05
 
 
 class Estimate(NamedTuple):
@@ -28,6 +29,11 @@ class PairedTest(NamedTuple):
 
     difference: Estimate
     p_value: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether p is below 0.05."""
+        return self.p_value is not None and self.p_value < SIGNIFICANCE
 
 
 def estimate(values: Sequence[float]) -> Estimate:
