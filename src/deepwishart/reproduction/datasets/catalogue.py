@@ -9,15 +9,8 @@ from deepwishart._support.choices import check_choice
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known about a data set before any file is read.
-
-    Args:
-        name: name in this package and in the paper's tables.
-        folder: name of its folder in the published repository.
-        num_rows: number of rows.
-        num_features: number of input columns.
-        num_splits: number of published splits into training and test rows.
-    """
+    """What is known about a data set before any file is read: its name in this package and in the
+    paper's tables, its folder in the published repository, and how much there is of it."""
 
     name: str
     folder: str

@@ -121,11 +121,8 @@ class Source:
         return content
 
     def fetch(self, paths: Iterable[str], progress: Callable[[str], None] | None = None) -> None:
-        """Make sure that files are here and right, downloading where necessary.
-
-        Args:
-            paths: paths in the registry.
-            progress: called with the path of every file that is done.
+        """Make sure that registered files are here and right, downloading where necessary;
+        ``progress`` is called with the path of every file that is done.
 
         Raises:
             DataFileError: naming the first file that could not be had.

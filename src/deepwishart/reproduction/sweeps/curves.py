@@ -45,14 +45,9 @@ def thin(history: History, num_points: int = _POINTS) -> dict[str, list[float]]:
 def time_to_bound(
     curve: Mapping[str, Sequence[float]], bound: float, annealing: int = 0
 ) -> Reached | None:
-    """When the curve, averaged over the last 2% of a run's steps, was first at ``bound`` or above;
-    ``None`` if it never was.
-
-    Args:
-        curve: what :func:`thin` kept.
-        bound: an ELBO per data point.
-        annealing: number of steps at the start whose objective is no bound, since the KL term is
-            still fading in.
+    """When the curve (of :func:`thin`), averaged over the last 2% of a run's steps, was first at
+    ``bound`` or above; ``None`` if it never was. In the first ``annealing`` steps the objective is
+    no bound, since the KL term is still fading in.
 
     >>> curve = {"step": [*range(0, 100, 2)], "elbo": [*range(50)], "seconds": [*range(50)]}
     >>> time_to_bound(curve, 10.0)

@@ -8,16 +8,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from deepwishart.reproduction.sweeps.engines.events import (
     Broken,
@@ -37,17 +29,16 @@ class SweepProgress:
     kind did, and a kind never seen as long as the average of the others.
 
     Args:
-        specs: the runs that are to be done.
+        specs: the runs that are to be done, ``num_workers`` at a time.
         records: finished runs, to forecast from.
-        num_workers: number of runs in flight at a time.
         console: where to write; standard error if ``None``. On a terminal there are bars for the
             runs in flight; elsewhere each end of a run is one line.
 
     >>> import io
     >>> spec, lines = RunSpec("yacht", 0, "dwp", 2), io.StringIO()
-    >>> with SweepProgress([spec], {}, 1, Console(file=lines, width=100)) as progress:
-    ...     progress(Started(spec, "worker 0"))
-    ...     progress(Broken(spec, "OSError: no space left on device"))
+    >>> with SweepProgress([spec], {}, 1, Console(file=lines, width=100)) as follow:
+    ...     follow(Started(spec, "worker 0"))
+    ...     follow(Broken(spec, "OSError: no space left on device"))
     >>> print(lines.getvalue().splitlines()[-1])
     [1/1] yacht split 0 dwp depth 2: could not be done: OSError: no space left on device
     """
@@ -65,18 +56,18 @@ class SweepProgress:
         self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
         for spec, record in records.items():
             self._learn(spec, record)
-        self._bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[elbo]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[elbo]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
         self._whole = self._bars.add_task("runs", total=len(specs), elbo="")
-        self._flights: dict[RunSpec, TaskID] = {}
+        self._flights: dict[RunSpec, progress.TaskID] = {}
 
     def __enter__(self) -> SweepProgress:
         self._bars.start()
@@ -87,8 +78,7 @@ class SweepProgress:
 
     def __call__(self, event: Event) -> None:
         """Take notice of an event."""
-        line = self._note(event)
-        if line is not None:
+        if (line := self._note(event)) is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def seconds_left(self) -> float | None:
@@ -135,8 +125,8 @@ class SweepProgress:
     def _learn(self, spec: RunSpec, record: Mapping[str, Any]) -> None:
         """Take a finished run into account. One that failed may have ended early."""
         if record["status"] == "ok":
-            seconds = record["seconds"] + record.get("seconds_evaluation", 0.0)
-            self._seconds[spec.kind].append(seconds)
+            evaluation = record.get("seconds_evaluation", 0.0)
+            self._seconds[spec.kind].append(record["seconds"] + evaluation)
 
 
 def duration(seconds: float | None) -> str:

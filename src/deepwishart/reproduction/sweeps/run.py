@@ -47,10 +47,8 @@ _EVALUATION_SEED = 1_000_003  # keeps evaluation apart from the streams of initi
 
 
 class Outcome(NamedTuple):
-    """What a run leaves behind: its record, and its training curve.
-
-    Both are ready for JSON. The record's ``status`` is ``"ok"``, or ``"failed"`` with a ``reason``.
-    """
+    """What a run leaves behind, ready for JSON: its record, whose ``status`` is ``"ok"``, or
+    ``"failed"`` with a ``reason``, and its training curve."""
 
     record: dict[str, Any]
     curve: dict[str, list[float]]
@@ -65,18 +63,11 @@ def run(
     execution: Execution | None = None,
     progress: Callable[[ProgressEvent], None] | None = None,
 ) -> Outcome:
-    """Carry out a run, from the newest checkpoint in ``checkpoint_dir`` if there is one.
+    """Carry out a run, from the newest checkpoint in ``checkpoint_dir``, a directory of its own, if
+    there is one; ``progress`` is called after every training step.
 
     A run that fails numerically is an outcome too. Anything else that goes wrong (a full disk, no
     memory) is raised.
-
-    Args:
-        spec: the run.
-        settings: what it has in common with the other runs of its sweep.
-        dataset: the data set that ``spec`` names.
-        checkpoint_dir: a directory of this run's own.
-        execution: threads, device, and how often to save.
-        progress: called after every training step.
 
     >>> import tempfile
     >>> import numpy as np

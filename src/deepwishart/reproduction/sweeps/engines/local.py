@@ -24,10 +24,9 @@ class LocalEngine:
     started them: a script keeps its own work under ``if __name__ == "__main__":``.
 
     Args:
-        settings: what all runs have in common.
+        settings, execution: what all runs have in common.
         store: where runs keep checkpoints and workers their logs.
         num_workers: number of processes.
-        execution: threads of each process, device, and how often to save.
 
     >>> import tempfile
     >>> engine = LocalEngine(Settings(), ResultsStore(tempfile.gettempdir()), num_workers=2)

@@ -25,13 +25,11 @@ class RayEngine:
     beginning otherwise.
 
     Args:
-        settings: what all runs have in common.
+        settings, execution: what all runs have in common; a run asks for as many CPUs as threads.
         store: where runs keep checkpoints.
         datasets: data sets by name.
-        address: address of the cluster, as for ``ray.init``; ``"auto"`` finds the one that
-            this machine belongs to.
+        address: as for ``ray.init``; ``"auto"`` finds the cluster that this machine belongs to.
         num_workers: largest number of runs in flight; as many as the cluster holds if ``None``.
-        execution: threads of each run (as many CPUs are asked for), device, and how often to save.
         gpus_per_run: GPUs that a run asks for; may be a fraction.
 
     Raises:
@@ -49,11 +47,9 @@ class RayEngine:
         execution: Execution | None = None,
         gpus_per_run: float = 0.0,
     ) -> None:
-        self._settings = settings
-        self._store = store
-        self._datasets = datasets
+        self._settings, self._store, self._datasets = settings, store, datasets
         self._execution = execution or Execution()
-        self._gpus = gpus_per_run
+        self._gpus, self._limit = gpus_per_run, num_workers
         ray = _import_ray()
         self._leave_running = ray.is_initialized()
         if not self._leave_running:
@@ -64,7 +60,6 @@ class RayEngine:
                     f"No Ray cluster was found at {address!r}: {error} Start one with 'ray start "
                     "--head', or name its address with --address."
                 ) from error
-        self._limit = num_workers
 
     @property
     def num_workers(self) -> int:
