@@ -34,7 +34,7 @@ def published(metric: str, dataset: str, process: str, depth: int) -> Published 
     """
     content = _content()
     cell = content["tables"][metric].get(f"{dataset} {process}", {}).get(str(depth))
-    return Published(*cell, content["decimals"][metric]) if cell else None
+    return Published(cell[0], cell[1], content["decimals"][metric]) if cell else None
 
 
 def published_kinds(metric: str) -> list[tuple[str, int]]:
