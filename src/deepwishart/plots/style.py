@@ -85,6 +85,5 @@ def tidy(axes: Axes, *, title: str = "", xlabel: str = "", ylabel: str = "", **m
     axes.set_ylabel(ylabel, fontsize=_TEXT)
     axes.tick_params(labelsize=_SMALL)
     axes.spines[["top", "right"]].set_visible(False)
-    if more:
-        axes.set(**more)
+    axes.set(**more)
     return axes

@@ -89,12 +89,9 @@ def _cell(cell: Cell) -> str:
 
 def _figure(figure: Figure) -> str:
     caption = f"<figcaption>{html.escape(figure.caption)}</figcaption>" if figure.caption else ""
-    return f"<figure><h3>{html.escape(figure.title)}</h3>{_inline(figure.svg)}{caption}</figure>"
-
-
-def _inline(svg: str) -> str:
-    """An SVG element in the page's colours, and without name spaces, which HTML does not need."""
-    return recolour(re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg))
+    # In the page's colours, and without name spaces, which HTML does not need.
+    svg = recolour(re.sub(r' xmlns(:\w+)?="[^"]*"', "", figure.svg))
+    return f"<figure><h3>{html.escape(figure.title)}</h3>{svg}{caption}</figure>"
 
 
 def _asset(name: str) -> str:

@@ -11,14 +11,7 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
-from deepwishart.reproduction.sweeps.engines.events import (
-    Broken,
-    Event,
-    Finished,
-    Lost,
-    Started,
-    Stepped,
-)
+from deepwishart.reproduction.sweeps.engines import events
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
 
@@ -37,8 +30,8 @@ class SweepProgress:
     >>> import io
     >>> spec, lines = RunSpec("yacht", 0, "dwp", 2), io.StringIO()
     >>> with SweepProgress([spec], {}, 1, Console(file=lines, width=100)) as follow:
-    ...     follow(Started(spec, "worker 0"))
-    ...     follow(Broken(spec, "OSError: no space left on device"))
+    ...     follow(events.Started(spec, "worker 0"))
+    ...     follow(events.Broken(spec, "OSError: no space left on device"))
     >>> print(lines.getvalue().splitlines()[-1])
     [1/1] yacht split 0 dwp depth 2: could not be done: OSError: no space left on device
     """
@@ -76,7 +69,7 @@ class SweepProgress:
     def __exit__(self, *details: Any) -> None:
         self._bars.stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Take notice of an event."""
         if (line := self._note(event)) is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -90,28 +83,28 @@ class SweepProgress:
         each = [by_kind.get(spec.kind, average) for spec in self._to_do]
         return sum(each) / max(1, min(self._num_workers, len(each)))
 
-    def _note(self, event: Event) -> str | None:
+    def _note(self, event: events.Event) -> str | None:
         """Take notice of an event, and say what is worth a line."""
         spec = event.spec
-        if isinstance(event, Stepped):
+        if isinstance(event, events.Stepped):
             if spec in self._flights:  # or else late news of a run that was lost
                 numbers: Any = {"completed": event.step, "total": event.total}
                 self._bars.update(self._flights[spec], elbo=f"ELBO {event.elbo:.3f}", **numbers)
             return None
-        if isinstance(event, Started):
+        if isinstance(event, events.Started):
             self._flights[spec] = self._bars.add_task(str(spec), total=None, elbo="")
             return None if self._console.is_terminal else f"started {spec} ({event.where})"
         if spec in self._flights:
             self._bars.remove_task(self._flights.pop(spec))
-        if isinstance(event, Lost):
+        if isinstance(event, events.Lost):
             return f"{spec}: {event.reason}; trying again"
         self._to_do.pop(spec, None)
         self._bars.advance(self._whole)
         return f"[{self._total - len(self._to_do)}/{self._total}] {spec}: {self._conclude(event)}"
 
-    def _conclude(self, event: Finished | Broken) -> str:
+    def _conclude(self, event: events.Finished | events.Broken) -> str:
         """How a run ended, in words, and the state of the sweep after it."""
-        if isinstance(event, Broken):
+        if isinstance(event, events.Broken):
             return f"could not be done: {event.reason}"
         record = event.record
         self._learn(event.spec, record)

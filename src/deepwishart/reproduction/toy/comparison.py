@@ -31,7 +31,6 @@ class ToySettings:
             processes.
         max_iter: training steps; the other numbers are those of the ``"fast"`` protocol, but for a
             first learning rate of 1e-2.
-        num_inducing: inducing points.
         width: features of the hidden layer.
         depth: layers, the output layer included.
         grid_points: inputs on [-6, 6] at which posteriors are looked at.
@@ -82,10 +81,6 @@ def toy_data(seed: int = 0, num_rows: int = 40) -> ToyData:
     r""":math:`y = x^3 + 3\epsilon` with :math:`\epsilon \sim \mathcal N(0, 1)`, half of the inputs
     uniform on [-4, -2] and half on [2, 4] (Ober & Aitchison 2021, ICML).
 
-    Args:
-        seed: seed of inputs and noise.
-        num_rows: number of points.
-
     >>> data = toy_data(seed=0)
     >>> len(data.x), int((data.x < 0).sum()), bool((abs(data.x) >= 2).all())
     (40, 20, True)
@@ -103,9 +98,7 @@ class ToyRun:
     Args:
         process: ``"dwp"`` or ``"dgp"``.
         seed: of data, model and training.
-        data: what it was trained on.
         scaled: the trained model, and how it standardises the data.
-        history: its training.
         samples: functions and features drawn jointly over the grid.
         mean: predictive mean on the grid, ``(M,)``, in standard deviations of y.
         stddev: predictive standard deviation likewise, observation noise included.
@@ -176,10 +169,8 @@ def run_one(
     """Train one model and look at its posterior."""
     data = toy_data(seed)
     x, y = data.x[:, None], data.y[:, None]
-    shape: dict[str, Any] = {"depth": settings.depth, "width": settings.width}
-    scaled = ScaledModel.build(
-        process, x, y, num_inducing=settings.num_inducing, seed=seed, **shape
-    )
+    sizes: dict[str, Any] = {n: getattr(settings, n) for n in ("depth", "width", "num_inducing")}
+    scaled = ScaledModel.build(process, x, y, seed=seed, **sizes)
     model, rows = scaled.model, scaled.standardise(x, y)
     history = run_training(model, *rows, settings.protocol, seed=seed, progress=progress)
     if history.stopped_by == "interrupt":

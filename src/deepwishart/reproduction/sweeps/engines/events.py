@@ -66,21 +66,15 @@ class Engine(Protocol):
         ...
 
 
-class Losses:
-    """Decides whether a lost run is tried again: a run that takes its worker down every time must
-    not do so for ever.
+def count_loss(losses: Counter[RunSpec], spec: RunSpec, reason: str) -> Lost | Broken:
+    """What to report of a loss: ``Lost`` if the run is to be tried again, but one that takes its
+    worker down every time must not do so for ever.
 
-    >>> losses, spec = Losses(), RunSpec("yacht", 0, "dwp", 2)
-    >>> [type(losses.event(spec, "killed")).__name__ for _ in range(3)]
+    >>> losses, spec = Counter(), RunSpec("yacht", 0, "dwp", 2)
+    >>> [type(count_loss(losses, spec, "killed")).__name__ for _ in range(3)]
     ['Lost', 'Lost', 'Broken']
     """
-
-    def __init__(self) -> None:
-        self._counts: Counter[RunSpec] = Counter()
-
-    def event(self, spec: RunSpec, reason: str) -> Lost | Broken:
-        """What to report of this loss: ``Lost`` if the run is to be tried again."""
-        self._counts[spec] += 1
-        if self._counts[spec] < _MAX_LOSSES:
-            return Lost(spec, reason)
-        return Broken(spec, f"{reason} ({_MAX_LOSSES} times in all)")
+    losses[spec] += 1
+    if losses[spec] < _MAX_LOSSES:
+        return Lost(spec, reason)
+    return Broken(spec, f"{reason} ({_MAX_LOSSES} times in all)")

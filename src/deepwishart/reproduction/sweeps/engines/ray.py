@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Losses, Lost
+from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Lost, count_loss
 from deepwishart.reproduction.sweeps.engines.worker import carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
@@ -74,7 +74,7 @@ class RayEngine:
     def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
         """Carry out all runs; closing the iterator stops those in flight."""
         ray = _import_ray()
-        waiting, losses = deque(specs), Losses()
+        waiting, losses = deque(specs), Counter[RunSpec]()
         data = {name: ray.put(dataset) for name, dataset in self._datasets.items()}
         board = _make_board(ray)
         task = ray.remote(_carry_out).options(
@@ -139,11 +139,11 @@ def _make_board(ray: Any) -> Any:
     return Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
 
 
-def _result(ray: Any, reference: Any, spec: RunSpec, losses: Losses) -> Event:
+def _result(ray: Any, reference: Any, spec: RunSpec, losses: Counter[RunSpec]) -> Event:
     try:
         finished: Finished = ray.get(reference)
     except ray.exceptions.RayTaskError as error:  # raised by the run itself
         return Broken(spec, f"{type(error.cause).__name__}: {error.cause}")
     except ray.exceptions.RayError as error:  # its worker or node is gone
-        return losses.event(spec, f"{type(error).__name__} on the cluster")
+        return count_loss(losses, spec, f"{type(error).__name__} on the cluster")
     return finished
