@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deepwishart.metrics import CalibrationCurve
-from deepwishart.pipeline.class_scores import Reliability
+from deepwishart.pipeline import Reliability
 from deepwishart.plots.style import GREY, colours, new_figure, tidy
 
 

@@ -53,8 +53,8 @@ def _section(section: Section) -> list[str]:
     if section.table is not None:
         return [_table(section.table)]  # which says everything in its caption
     figures = [_FIGURES] if section.figures else []
-    texts = map(_escape, [*section.texts, *figures])
-    return [f"\\section*{{{_escape(section.title)}}}", *texts]
+    texts = [*section.texts, *figures]
+    return [f"\\section*{{{_escape(section.title)}}}", *map(_escape, texts)]
 
 
 def _table(table: Table) -> str:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from deepwishart import plots
 from deepwishart._support.files import write_atomically
-from deepwishart.reproduction.report.statistics import Estimate, estimate
+from deepwishart.reproduction.report.statistics import Estimate, estimate, sign
 from deepwishart.reproduction.report.tables import Cell
 from deepwishart.reproduction.toy.comparison import ToyRun, ToySettings
 
@@ -67,10 +67,8 @@ class Comparison(NamedTuple):
     def verdict(self) -> str:
         """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count from two standard
         errors on, and one seed decides nothing."""
-        mean, error, _ = self.difference
-        if error is None or error >= 0.5 * abs(mean):
-            return "undecided"
-        return "larger" if mean > 0 else "smaller"
+        words = {"better": "larger", "worse": "smaller"}
+        return words.get(sign(self.difference), "undecided")
 
     @property
     def share(self) -> str:
