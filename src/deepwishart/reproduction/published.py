@@ -50,11 +50,7 @@ def published_kinds(metric: str) -> list[tuple[str, int]]:
 
 def highlighted(metric: str, dataset: str, depth: int) -> str:
     """Which of ``"dwp"`` and ``"dgp"`` the paper highlights as significantly better; ``""`` if
-    neither.
-
-    >>> highlighted("elbo", "boston", 5), highlighted("elbo", "naval", 3)
-    ('dwp', '')
-    """
+    neither."""
     cells = _content()["highlighted"].get(metric, {})
     return next((p for p in cells if depth in cells[p].get(dataset, [])), "")
 

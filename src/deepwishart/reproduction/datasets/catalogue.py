@@ -49,10 +49,6 @@ def names() -> tuple[str, ...]:
 
 
 def entry(name: str) -> Entry:
-    """The catalogue's entry for a data set; a clear error for an unknown name.
-
-    >>> entry("protein").num_splits
-    5
-    """
+    """The catalogue's entry for a data set; a clear error for an unknown name."""
     check_choice("data set", name, CATALOGUE)
     return CATALOGUE[name]

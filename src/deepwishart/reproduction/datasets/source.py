@@ -34,11 +34,7 @@ class DataFileError(ValueError):
 
 
 def read_registry(text: str) -> dict[str, str]:
-    """SHA-256 by path, from lines that begin with path and SHA-256.
-
-    >>> read_registry("UCI_Datasets/yacht/data/n_splits.txt 0f1e 3")
-    {'UCI_Datasets/yacht/data/n_splits.txt': '0f1e'}
-    """
+    """SHA-256 by path, from lines that begin with path and SHA-256."""
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return {path: sha256 for path, sha256, *_ in rows}
 

@@ -77,13 +77,7 @@ def depth_figures(results: Results) -> tuple[Figure, ...]:
 
 
 def describe(run: Run) -> str:
-    """A run in a few lines, for the pointer.
-
-    >>> from deepwishart.reproduction.sweeps import RunSpec
-    >>> print(describe(Run(RunSpec("yacht", 3, "dwp", 2), {"elbo": 1.98761})))
-    yacht split 3 dwp depth 2
-    ELBO per data point 1.9876
-    """
+    """A run in a few lines, for the pointer."""
     values = ((title, run.value(metric)) for metric, title in TITLES.items())
     lines = [str(run.spec), *(f"{title} {v:.4f}" for title, v in values if v is not None)]
     seconds, steps = run.value("seconds"), run.value("steps")

@@ -26,13 +26,7 @@ def colour(process: str) -> str:
 
 
 class Picture:
-    """A figure, its size in inches, whose points say what they are when the pointer rests there.
-
-    >>> picture = Picture(3, 2)
-    >>> picture.point(picture.figure.subplots(), 0.5, 1.0, "a < b")
-    >>> "<title>a &lt; b</title>" in picture.svg("an example")
-    True
-    """
+    """A figure, its size in inches, whose points say what they are when the pointer rests there."""
 
     def __init__(self, width: float, height: float) -> None:
         self.figure = new_figure(width, height)

@@ -168,11 +168,7 @@ def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:
 
 
 def process_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of processes in the order of the tables.
-
-    >>> process_order(["diwp", "dgp", "dwp"])
-    ('dwp', 'dgp', 'diwp')
-    """
+    """Names of processes in the order of the tables."""
     rank = {name: number for number, name in enumerate(PROCESSES)}
     return tuple(sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name)))
 

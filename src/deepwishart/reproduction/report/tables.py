@@ -56,11 +56,7 @@ class Cell:
     role: str = ""
 
     def number(self, plus_minus: str = "±") -> str:
-        """Value and standard error as text, to as many decimals as the paper prints.
-
-        >>> Cell(-0.3333, 0.0051, 20).number()
-        '-0.33 ± 0.01'
-        """
+        """Value and standard error as text, to as many decimals as the paper prints."""
         if self.text or self.value is None:
             return self.text
         numbers = [self.value] if self.standard_error is None else [self.value, self.standard_error]

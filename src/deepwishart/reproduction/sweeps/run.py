@@ -68,16 +68,6 @@ def run(
 
     A run that fails numerically is an outcome too. Anything else that goes wrong (a full disk, no
     memory) is raised.
-
-    >>> import tempfile
-    >>> import numpy as np
-    >>> x, rows = np.linspace(-2.0, 2.0, 30), np.arange(30)
-    >>> sine = Dataset("sine", x[:, None], np.sin(x), ((rows[::2], rows[1::2]),))
-    >>> settings = Settings(num_inducing=5, max_iter=3, elbo_samples=20, test_samples=5)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     outcome = run(RunSpec("sine", 0, "dwp", 2), settings, sine, Path(folder))
-    >>> outcome.record["status"], outcome.record["steps"]
-    ('ok', 3)
     """
     execution = execution or Execution()
     device = resolve_device(execution.device)

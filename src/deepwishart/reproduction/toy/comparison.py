@@ -123,9 +123,6 @@ def variety(matrices: Tensor) -> tuple[float, float]:
               \Big(\frac1S \sum_s \frac{\|G_s\|_F^2}{N^2}\Big)^{1/2}
 
     for matrices ``(S, N, N)``.
-
-    >>> variety(torch.tensor([[[1.0]], [[1.0]], [[0.0]]]))[0]
-    0.666...
     """
     flat = matrices.flatten(1) / matrices.shape[-1]
     return float(torch.nn.functional.pdist(flat).mean()), float(flat.square().sum(1).mean().sqrt())
@@ -142,12 +139,6 @@ def measure(
         stddev: predictive standard deviation there, ``(M,)``.
         grams: sampled Gram matrices of the hidden layer, ``(S, M, M)``.
         kernels: correlations that the output layer gives them, ``(S, M, M)``.
-
-    >>> grid = np.linspace(-6, 6, 25)
-    >>> grams = torch.stack([torch.zeros(25, 25), torch.ones(25, 25)])
-    >>> numbers = measure(grid, abs(grid), grams, grams)
-    >>> numbers["stddev_gap"], numbers["stddev_outside"], round(numbers["kernel_distance"], 3)
-    (0.857..., 5.25, 1.0)
     """
     size = np.abs(grid)
     distance, norm = variety(grams)

@@ -68,12 +68,7 @@ class Engine(Protocol):
 
 def count_loss(losses: Counter[RunSpec], spec: RunSpec, reason: str) -> Lost | Broken:
     """What to report of a loss: ``Lost`` if the run is to be tried again, but one that takes its
-    worker down every time must not do so for ever.
-
-    >>> losses, spec = Counter(), RunSpec("yacht", 0, "dwp", 2)
-    >>> [type(count_loss(losses, spec, "killed")).__name__ for _ in range(3)]
-    ['Lost', 'Lost', 'Broken']
-    """
+    worker down every time must not do so for ever."""
     losses[spec] += 1
     if losses[spec] < _MAX_LOSSES:
         return Lost(spec, reason)
