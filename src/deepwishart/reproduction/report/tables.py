@@ -129,10 +129,10 @@ def count_table(results: Results) -> Table:
     """How many cells of DWP and DGP have a published number, how many of those were run, and how
     they compare with the paper's, see :func:`compare`."""
     rows = []
-    for metric, protocol in itertools.product(METRICS[:2], results.protocols):
+    for metric, protocol in itertools.product(("elbo", "test_log_likelihood"), results.protocols):
         row = {"number": Cell(text=TITLES[metric]), "protocol": Cell(text=protocol)}
         counts: Counter[str] = Counter()
-        for (dataset, depth), process in itertools.product(published_kinds(metric), PROCESSES[:2]):
+        for (dataset, depth), process in itertools.product(published_kinds(metric), ("dwp", "dgp")):
             counts["cells"] += 1
             cell = ours(results, metric, protocol, dataset, process, depth)
             paper = published(metric, dataset, process, depth)
