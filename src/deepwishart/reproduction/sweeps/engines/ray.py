@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from deepwishart.reproduction.datasets import Dataset
@@ -86,7 +87,7 @@ class RayEngine:
                     spec = waiting.popleft()
                     folder = self._store.checkpoint_dir(spec)
                     arguments = (spec, self._settings, data[spec.dataset], folder, self._execution)
-                    flights[task.remote(board, *arguments)] = spec
+                    flights[task.remote(*arguments, board)] = spec
                 done, _ = ray.wait(list(flights), num_returns=1, timeout=_POLL_SECONDS)
                 news, in_flight = board.get_nowait_batch(board.qsize()), set(flights.values())
                 # Late news of runs that are over are of no use.
@@ -114,11 +115,19 @@ def _import_ray() -> Any:
     return ray
 
 
-def _carry_out(board: Any, *arguments: Any) -> Finished:
-    """One run, on a node of the cluster, with the first arguments of :func:`carry_out`."""
+def _carry_out(
+    spec: RunSpec,
+    settings: Settings,
+    dataset: Dataset,
+    checkpoint_dir: Path,
+    execution: Execution,
+    board: Any,
+) -> Finished:
+    """One run, on a node of the cluster."""
     where = f"node {_import_ray().get_runtime_context().get_node_id()[:8]}"
     # Not board.put, which waits: Ray takes a run's CPU for another one while it waits.
-    return carry_out(*arguments, where, board.actor.put_nowait.remote)
+    post = board.actor.put_nowait.remote
+    return carry_out(spec, settings, dataset, checkpoint_dir, execution, where, post)
 
 
 def _make_board(ray: Any) -> Any:
