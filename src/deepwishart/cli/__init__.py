@@ -19,7 +19,6 @@ from deepwishart.cli.explain import explain, explain_command
 from deepwishart.cli.fit import fit, fit_command
 from deepwishart.cli.info import info
 from deepwishart.cli.predict import predict, predict_command
-from deepwishart.cli.report import report
 from deepwishart.cli.toy import toy
 from deepwishart.cli.uci import uci_app
 
@@ -38,7 +37,6 @@ app.command(cls=predict_command)(predict)
 app.command()(info)
 app.command(cls=explain_command)(explain)
 app.command()(toy)
-uci_app.command()(report)
 app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data")
 app.add_typer(uci_app, name="uci")

@@ -36,10 +36,9 @@ def list_datasets() -> None:
     from deepwishart.reproduction import datasets
 
     source = datasets.Source.find()
-    table = Table("data set", box=None, pad_edge=False)
-    for heading in ("rows", "features", "splits"):
-        table.add_column(heading, justify="right")
-    table.add_column("files")
+    table = Table("data set", "rows", "features", "splits", "files", box=None, pad_edge=False)
+    for column in table.columns[1:4]:
+        column.justify = "right"
     for entry in datasets.CATALOGUE.values():
         numbers = (str(n) for n in (entry.num_rows, entry.num_features, entry.num_splits))
         paths = source.paths(entry.path(""))
@@ -89,11 +88,8 @@ def verify(names: _Names = None, folder: _Folder = None) -> None:
     for path, fault in faults.items():
         print(f"{path} {fault}")
     if faults:
-        path, fault = next(iter(faults.items()))
-        raise CommandError(
-            f"{len(faults)} of {len(paths)} files are not as published. "
-            f"{source.advice(path, fault)}"
-        )
+        what = source.advice(*next(iter(faults.items())))
+        raise CommandError(f"{len(faults)} of {len(paths)} files are not as published. {what}")
     print(f"{len(paths)} files are complete and intact in {source.folder}")
 
 

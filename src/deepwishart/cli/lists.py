@@ -19,11 +19,7 @@ def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
     ['dwp', 'dgp']
     """
     known = tuple(names)
-
-    def complete(incomplete: str) -> list[str]:
-        return [name for name in known if name.startswith(incomplete)]
-
-    return complete
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
 
 
 def is_word(token: str) -> bool:
@@ -60,8 +56,8 @@ def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:
     result: list[str] = []
     rest = list(tokens)
     while rest:
-        name, equals, value = rest[0].partition("=")
         token = rest.pop(0)
+        name, equals, value = token.partition("=")
         if name not in options:
             result.append(token)
             continue

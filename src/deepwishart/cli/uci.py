@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deepwishart._support.choices import check_choice
-from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError
+from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, note
 from deepwishart.cli.lists import is_word, taking_lists
 
 if TYPE_CHECKING:
@@ -77,38 +77,31 @@ def run(
 
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
+    from deepwishart.reproduction import sweeps
     from deepwishart.reproduction.datasets import load
-    from deepwishart.reproduction.sweeps import (
-        Execution,
-        LocalEngine,
-        RayEngine,
-        ResultsStore,
-        Settings,
-        pending,
-    )
 
-    settings = Settings(
+    settings = sweeps.Settings(
         inducing, max_iter, kernel, dtype, output, posterior, samples, elbo_samples, test_samples
     )
-    execution = Execution(threads_per_worker, device, checkpoint_every)
+    execution = sweeps.Execution(threads_per_worker, device, checkpoint_every)
     check_choice("engine", engine, ("local", "ray"))
     specs = _plan(datasets, processes, depths, splits, seeds, protocol, settings)
-    store = ResultsStore(out)
+    store = sweeps.ResultsStore(out)
     if dry_run:
-        todo = pending(specs, store, retry_failed=retry_failed)
+        todo = sweeps.pending(specs, store, retry_failed=retry_failed)
         print(*todo, sep="\n", end="\n" * bool(todo))
         typer.echo(f"{len(todo)} of {len(specs)} runs are to be done.", err=True)
         return
     data = {name: load(name) for name in dict.fromkeys(spec.dataset for spec in specs)}
     with store.writing():
         if retry_failed:
-            store.forget(set(pending(specs, store, retry_failed=True)))
+            store.forget(set(sweeps.pending(specs, store, retry_failed=True)))
         chosen: Engine
         if engine == "local":
             number = workers or max(1, (os.cpu_count() or 1) // threads_per_worker)
-            chosen = LocalEngine(settings, store, num_workers=number, execution=execution)
+            chosen = sweeps.LocalEngine(settings, store, num_workers=number, execution=execution)
         else:
-            chosen = RayEngine(
+            chosen = sweeps.RayEngine(
                 settings,
                 store,
                 data,
@@ -145,6 +138,32 @@ def status(out: _Out) -> None:
             print(f"{spec}: {record['reason']}")
 
 
+@uci_app.command()
+def report(
+    results: Annotated[
+        Path, typer.Argument(help="Directory that deepwishart uci run wrote to.")
+    ] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("report"),
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="The only training protocol to report on; by default paper and converged."
+        ),
+    ] = None,
+) -> None:
+    """Write the paper's tables and figures from finished runs, as Markdown, LaTeX and HTML.
+
+    Published numbers stand beside ours, which are means over runs with the same settings. What
+    could not be used (torn lines, failed runs) is said in the report and on standard error.
+    """
+    from deepwishart.reproduction.report import write_report
+
+    written = write_report(results, out, protocol=protocol)
+    for sentence in written.notes:
+        note(sentence)
+    print(written.summary, *written.files, sep="\n")
+
+
 def _plan(
     names: _Words,
     processes: _Words,
@@ -155,10 +174,8 @@ def _plan(
     settings: Settings,
 ) -> list[RunSpec]:
     """The list of runs, everything checked; no data are needed to know it."""
-    from deepwishart import kernels
+    from deepwishart import datasets, kernels
     from deepwishart.models import PROCESSES
-    from deepwishart.reproduction.datasets import Source
-    from deepwishart.reproduction.datasets import names as all_names
     from deepwishart.reproduction.sweeps import expand, parse_numbers, settings_version
     from deepwishart.training import Protocol
 
@@ -174,9 +191,9 @@ def _plan(
     layers = parse_numbers(depths or ["2-5"], "depths")
     if 0 in layers:
         raise CommandError("depths: the smallest depth is 1, a sparse GP.")
-    source = Source.find()
+    source = datasets.Source.find()
     return expand(
-        {name: source.num_splits(name) for name in names or all_names()},
+        {name: source.num_splits(name) for name in names or datasets.names()},
         processes=chosen,
         depths=layers,
         splits=parse_numbers(splits, "splits") if splits else None,

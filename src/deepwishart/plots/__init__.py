@@ -5,13 +5,11 @@ to save itself, shows itself in a notebook and belongs to no window. Colours can
 colour-blind readers (Okabe and Ito for lines, viridis for maps).
 """
 
-from deepwishart.plots.calibration import calibration
+from deepwishart.plots.calibration import calibration, reliability
 from deepwishart.plots.gram_matrices import gram_matrices, layer_grams
 from deepwishart.plots.posteriors import compare_posteriors, posterior
-from deepwishart.plots.predictions import predictions
+from deepwishart.plots.predictions import against_truth, predictions, residuals
 from deepwishart.plots.relevance import partial_dependence, relevance
-from deepwishart.plots.reliability import reliability
-from deepwishart.plots.residuals import against_truth, residuals
 from deepwishart.plots.training_curves import training_curves
 
 __all__ = [

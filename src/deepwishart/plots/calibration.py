@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from deepwishart.metrics import CalibrationCurve
+from deepwishart.pipeline import Reliability
 from deepwishart.plots.style import GREY, colours, new_figure, tidy
 
 
@@ -39,14 +41,40 @@ def calibration(curves: Mapping[str, CalibrationCurve], *, num_rows: int) -> Fig
     for marker, (name, colour) in zip(itertools.cycle("osD^v"), colours(curves), strict=False):
         style: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4, "label": name}
         axes.plot(curves[name].levels, curves[name].observed, **style)
-    tidy(
-        axes,
-        title="Calibration",
-        xlabel="predicted probability",
-        ylabel="fraction of held-out targets below",
-        xlim=(0, 1),
-        ylim=(0, 1),
-        aspect="equal",
-    )
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    _frame(axes, "Calibration", "fraction of held-out targets below", (0, 1))
     return figure
+
+
+def reliability(curves: Mapping[str, Reliability]) -> Figure:
+    r"""How often a class was the true one, against the probability that was said.
+
+    Points of a calibrated prediction lie on the diagonal, up to the bars: two standard errors
+    :math:`2 \sqrt{p (1 - p) / n}` of the n predictions behind a point, were it calibrated. Larger
+    points have more predictions behind them.
+
+    Args:
+        curves: from :func:`deepwishart.pipeline.reliability`, by name of the model.
+
+    >>> curve = Reliability(np.array([0.1, 0.8]), np.array([0.2, 0.8]), np.array([30, 20]))
+    >>> reliability({"dwp": curve}).axes[0].get_xlabel()
+    'predicted probability'
+    """
+    figure = new_figure(4.6, 4.4)
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
+    for marker, (name, colour) in zip(itertools.cycle("osD^v"), colours(curves), strict=False):
+        said, happened, number = curves[name]
+        error = 2 * np.sqrt(said * (1 - said) / number)
+        low, high = np.minimum(error, said), np.minimum(error, 1 - said)
+        axes.errorbar(said, said, [low, high], fmt="none", ecolor=GREY, alpha=0.5, capsize=3)
+        axes.plot(said, happened, color=colour, linewidth=1)
+        size = 15 + 120 * number / number.max()
+        axes.scatter(said, happened, size, color=colour, marker=marker, label=name, zorder=3)
+    _frame(axes, "Reliability", "fraction of held-out rows in the class", (-0.03, 1.03))
+    return figure
+
+
+def _frame(axes: Axes, title: str, ylabel: str, limits: tuple[float, float]) -> None:
+    square: dict[str, Any] = {"xlim": limits, "ylim": limits, "aspect": "equal"}
+    tidy(axes, title=title, xlabel="predicted probability", ylabel=ylabel, **square)
+    axes.legend(frameon=False, fontsize=9, loc="upper left")

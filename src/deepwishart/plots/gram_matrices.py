@@ -103,7 +103,5 @@ def _heat_map(figure: Figure, axes: Axes, matrix: np.ndarray) -> None:
     image = axes.imshow(matrix, cmap=MAP, aspect="equal", interpolation="nearest", **limits)
     axes.set_xticks([])
     axes.set_yticks([])
-    bar = figure.colorbar(image, ax=axes, shrink=0.85)
+    bar = figure.colorbar(image, ax=axes, shrink=0.85, ticks=MaxNLocator(4))
     bar.ax.tick_params(labelsize=8)
-    bar.locator = MaxNLocator(4)
-    bar.update_ticks()

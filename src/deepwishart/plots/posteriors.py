@@ -9,16 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from deepwishart.plots.style import (
-    GREY,
-    as_array,
-    colours,
-    key,
-    legend_below,
-    new_figure,
-    shades,
-    tidy,
-)
+from deepwishart.plots import style
+from deepwishart.plots.style import BLUE, GREY, as_array, colours, key, new_figure, tidy
 
 _SHOWN = 15  # curves that the eye can still follow
 _MEAN: dict[str, Any] = {"linewidth": 1.5, "label": "predictive mean"}
@@ -65,7 +57,7 @@ def posterior(
     figure = new_figure(9.0, 5.6)
     panels = figure.subplots(2, 2, sharex=True)
     order = [panels[0, 0], panels[1, 0], panels[0, 1], panels[1, 1]]
-    _four_panels(order, shown, data, next(colours([name]))[1], target)
+    _four_panels(order, shown, data, BLUE, target)
     for axes in panels[1]:
         axes.set_xlabel(input_label)
     order[3].legend(frameon=False, fontsize=9)
@@ -110,7 +102,7 @@ def compare_posteriors(
         axes.set_xlabel(input_label)
     # In no model's colour.
     keys: list[Any] = [key(color=GREY, **_MEAN), Patch(color=GREY, **_BAND)]
-    legend_below(figure, keys if data is None else [*keys, key(**_DATA)])
+    style.legend_below(figure, keys if data is None else [*keys, key(**_DATA)])
     return figure
 
 
@@ -126,7 +118,7 @@ def _four_panels(
     x, samples, features, mean, stddev = shown
     curves = (features[..., 0], features[..., 1], samples)
     for axes, values in zip((first, second, functions), curves, strict=True):
-        for line, sample in zip(shades(min(_SHOWN, len(values))), values, strict=False):
+        for line, sample in zip(style.shades(min(_SHOWN, len(values))), values, strict=False):
             axes.plot(x, sample, color=line, linewidth=1.0)
     predictive.fill_between(x, mean - 2 * stddev, mean + 2 * stddev, color=colour, **_BAND)
     predictive.plot(x, mean, color=colour, **_MEAN)

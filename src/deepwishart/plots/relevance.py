@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
-from deepwishart.plots.style import GREY, colours, new_figure, plain_ticks, shorten, tidy
+from deepwishart.plots.style import BLUE, GREY, colours, new_figure, plain_ticks, shorten, tidy
 
 if TYPE_CHECKING:
     from deepwishart.estimators.relevance import Dependence, Relevance
@@ -83,21 +83,18 @@ def partial_dependence(
     high = -(-len(curves) // wide)
     figure = new_figure(3.1 * wide if wide > 1 else 4.6, 2.5 * high + 0.2)
     panels = figure.subplots(high, wide, sharey=True, squeeze=False).ravel()
-    ((_, colour),) = colours(["prediction"])
-    for index, (panel, (name, (values, found))) in enumerate(
-        zip(panels, curves.items(), strict=False)
-    ):
+    for panel, (name, (values, found)) in zip(panels, curves.items(), strict=False):
         mean, lower, upper = (part[:, column] for part in found)
         if isinstance(values[0], str):
             places = np.arange(len(values))
-            panel.errorbar(places, mean, [mean - lower, upper - mean], fmt="o", color=colour)
+            panel.errorbar(places, mean, [mean - lower, upper - mean], fmt="o", color=BLUE)
             turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
             names = [shorten(str(each), 14) for each in values]
             panel.set_xticks(places, names, **(turned if len(values) > 3 else {}))
             panel.margins(x=0.15)
         else:
-            panel.fill_between(values, lower, upper, color=colour, alpha=0.2, linewidth=0)
-            panel.plot(values, mean, color=colour)
+            panel.fill_between(values, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
+            panel.plot(values, mean, color=BLUE)
             if isinstance(values[0], datetime.datetime):
                 locator = AutoDateLocator(minticks=2, maxticks=5)
                 panel.xaxis.set_major_locator(locator)
@@ -105,10 +102,10 @@ def partial_dependence(
             else:
                 plain_ticks(panel.xaxis)
                 panel.locator_params(axis="x", nbins=4)  # more would touch in a panel this narrow
-        tidy(
-            panel, xlabel=shorten(name, 32), ylabel=shorten(target, 32) if index % wide == 0 else ""
-        )
+        tidy(panel, xlabel=shorten(name, 32))
         plain_ticks(panel.yaxis)
+    for panel in panels[::wide]:
+        panel.set_ylabel(shorten(target, 32))
     for panel in panels[len(curves) :]:
         panel.set_visible(False)
     return figure

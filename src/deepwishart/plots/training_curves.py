@@ -46,8 +46,7 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
     tidy(bound, title="Evidence lower bound", xlabel="training step", ylabel="ELBO (nats per row)")
     for noise in rest:
         labels = {"xlabel": "training step", "ylabel": "noise (standardised units)"}
-        tidy(noise, title="Learned noise", **labels)
-        noise.set_ylim(0.0, 1.1 * most)
+        tidy(noise, title="Learned noise", ylim=(0.0, 1.1 * most), **labels)
     for axes in (bound, *rest):
         axes.margins(x=0.01)
     legend_below(figure, bound.get_legend_handles_labels()[0])
@@ -56,8 +55,7 @@ def training_curves(histories: Mapping[str, History], *, window: int | None = No
 
 def _first_bound(history: History) -> int:
     """Where the objective becomes a bound; 0 if it never does, since something has to be shown."""
-    whole = [index for index, weight in enumerate(history.kl_weight) if weight >= 1]
-    return whole[0] if whole else 0
+    return next((n for n, weight in enumerate(history.kl_weight) if weight >= 1), 0)
 
 
 def _frame(axes: Axes, histories: list[History], first_bounds: list[int]) -> None:

@@ -10,16 +10,6 @@ import json
 from importlib import resources
 from typing import Any, NamedTuple
 
-__all__ = [
-    "METRICS",
-    "STEPS",
-    "Published",
-    "citation",
-    "highlighted",
-    "published",
-    "published_kinds",
-]
-
 STEPS = 20_000  # of the paper's training
 METRICS = ("elbo", "test_log_likelihood", "seconds_per_epoch")
 
@@ -34,13 +24,8 @@ class Published(NamedTuple):
 
 
 def published(metric: str, dataset: str, process: str, depth: int) -> Published | None:
-    """The paper's number, ``None`` where it has none.
-
-    Args:
-        metric: ``"elbo"``, ``"test_log_likelihood"`` or ``"seconds_per_epoch"``.
-        dataset: name of the data set.
-        process: name of the process.
-        depth: number of layers, the output layer included.
+    """The paper's ``"elbo"``, ``"test_log_likelihood"`` or ``"seconds_per_epoch"`` (the metric) for
+    so many layers, the output layer included; ``None`` where it has none.
 
     >>> published("elbo", "yacht", "dwp", 2)
     Published(mean=2.02, standard_error=0.01, decimals=2)
@@ -48,11 +33,8 @@ def published(metric: str, dataset: str, process: str, depth: int) -> Published 
     True
     """
     content = _content()
-    cell = content["tables"][metric].get(dataset, {}).get(process, {}).get(str(depth))
-    if cell is None:
-        return None
-    mean, standard_error = cell
-    return Published(mean, standard_error, content["decimals"][metric])
+    cell = content["tables"][metric].get(f"{dataset} {process}", {}).get(str(depth))
+    return Published(cell[0], cell[1], content["decimals"][metric]) if cell else None
 
 
 def published_kinds(metric: str) -> list[tuple[str, int]]:
@@ -61,17 +43,14 @@ def published_kinds(metric: str) -> list[tuple[str, int]]:
     >>> published_kinds("seconds_per_epoch")
     [('boston', 2), ('boston', 5), ('protein', 2), ('protein', 5)]
     """
-    tables = _content()["tables"][metric]
-    return [(dataset, int(depth)) for dataset in tables for depth in tables[dataset]["dwp"]]
+    rows = _content()["tables"][metric]
+    own = [name for name in rows if name.endswith(" dwp")]
+    return [(name.removesuffix(" dwp"), int(depth)) for name in own for depth in rows[name]]
 
 
 def highlighted(metric: str, dataset: str, depth: int) -> str:
     """Which of ``"dwp"`` and ``"dgp"`` the paper highlights as significantly better; ``""`` if
-    neither.
-
-    >>> highlighted("elbo", "boston", 5), highlighted("elbo", "naval", 3)
-    ('dwp', '')
-    """
+    neither."""
     cells = _content()["highlighted"].get(metric, {})
     return next((p for p in cells if depth in cells[p].get(dataset, [])), "")
 

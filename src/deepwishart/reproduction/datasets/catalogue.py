@@ -6,20 +6,11 @@ from dataclasses import dataclass
 
 from deepwishart._support.choices import check_choice
 
-__all__ = ["CATALOGUE", "Entry", "entry", "names"]
-
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known about a data set before any file is read.
-
-    Args:
-        name: name in this package and in the paper's tables.
-        folder: name of its folder in the published repository.
-        num_rows: number of rows.
-        num_features: number of input columns.
-        num_splits: number of published splits into training and test rows.
-    """
+    """What is known about a data set before any file is read: its name in this package and in the
+    paper's tables, its folder in the published repository, and how much there is of it."""
 
     name: str
     folder: str
@@ -58,10 +49,6 @@ def names() -> tuple[str, ...]:
 
 
 def entry(name: str) -> Entry:
-    """The catalogue's entry for a data set; a clear error for an unknown name.
-
-    >>> entry("protein").num_splits
-    5
-    """
+    """The catalogue's entry for a data set; a clear error for an unknown name."""
     check_choice("data set", name, CATALOGUE)
     return CATALOGUE[name]

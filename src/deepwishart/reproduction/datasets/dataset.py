@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deepwishart.reproduction.datasets.catalogue import Entry, entry
+from deepwishart.reproduction.datasets.catalogue import entry
 from deepwishart.reproduction.datasets.source import DataFileError, Source
-
-__all__ = ["Dataset", "Split", "load"]
 
 
 class Split(NamedTuple):
@@ -28,9 +26,7 @@ class Dataset:
     """All rows of a data set, and which of them each split trains and tests on.
 
     Args:
-        name: its name.
-        X: inputs ``(N, num_features)``, float64, in original units.
-        y: targets ``(N,)``, float64, in original units.
+        X, y: inputs ``(N, num_features)`` and targets ``(N,)``, float64, in original units.
         splits: for every split, row numbers for training and row numbers for testing.
 
     >>> rows = np.arange(4.0)
@@ -60,12 +56,8 @@ class Dataset:
 
 
 def load(name: str, source: Source | None = None) -> Dataset:
-    """One of the data sets in :func:`deepwishart.datasets.names`, downloaded if it is not here yet.
-
-    Args:
-        name: name of the data set.
-        source: where its files are; what the environment asks for if ``None``, see
-            :meth:`deepwishart.datasets.Source.find`.
+    """One of the data sets in :func:`deepwishart.datasets.names`, downloaded if it is not here yet,
+    from the source or else :meth:`deepwishart.datasets.Source.find`.
 
     Raises:
         DataFileError: a file is missing or altered, or cannot be downloaded.
@@ -75,25 +67,24 @@ def load(name: str, source: Source | None = None) -> Dataset:
     ...
     ValueError: ...Did you mean 'yacht'?...
     """
-    chosen, source = entry(name), source or Source.find()
+    folder, source = entry(name).path(""), source or Source.find()
     if source.base_url is not None:
-        source.fetch(source.paths(chosen.path("")))
-    table = _numbers(source, chosen, "data.txt")
-    features = _indices(source, chosen, "index_features.txt", table.shape[1])
-    target = _indices(source, chosen, "index_target.txt", table.shape[1])
-    (num_splits,) = _indices(source, chosen, "n_splits.txt", np.iinfo(np.int64).max)
-    splits = tuple(
-        (
-            _indices(source, chosen, f"index_train_{k}.txt", len(table)),
-            _indices(source, chosen, f"index_test_{k}.txt", len(table)),
-        )
-        for k in range(num_splits)
+        source.fetch(source.paths(folder))
+    table = _numbers(source, folder + "data.txt")
+    features, target = (
+        _indices(source, f"{folder}index_{kind}.txt", table.shape[1])
+        for kind in ("features", "target")
     )
+    (num_splits,) = _indices(source, folder + "n_splits.txt", np.iinfo(np.int64).max)
+    train, test = (
+        [_indices(source, f"{folder}index_{kind}_{k}.txt", len(table)) for k in range(num_splits)]
+        for kind in ("train", "test")
+    )
+    splits = tuple(zip(train, test, strict=True))
     return Dataset(name, table[:, features], table[:, target[0]], splits)
 
 
-def _numbers(source: Source, chosen: Entry, file: str) -> np.ndarray:
-    path = chosen.path(file)
+def _numbers(source: Source, path: str) -> np.ndarray:
     content = source.read(path)
     if not content.strip():
         raise DataFileError(f"The data file {source.folder / path} is empty.")
@@ -105,13 +96,10 @@ def _numbers(source: Source, chosen: Entry, file: str) -> np.ndarray:
         ) from error
 
 
-def _indices(source: Source, chosen: Entry, file: str, limit: int) -> np.ndarray:
-    numbers = _numbers(source, chosen, file).ravel()
+def _indices(source: Source, path: str, limit: int) -> np.ndarray:
+    numbers = _numbers(source, path).ravel()
     indices = numbers.astype(np.int64)
-    inside = (indices == numbers) & (indices >= 0) & (indices < limit)
-    if not inside.all():
-        raise DataFileError(
-            f"The data file {source.folder / chosen.path(file)} must hold whole numbers from 0 to "
-            f"{limit - 1}."
-        )
+    if not ((indices == numbers) & (indices >= 0) & (indices < limit)).all():
+        file = source.folder / path
+        raise DataFileError(f"The data file {file} must hold whole numbers from 0 to {limit - 1}.")
     return indices

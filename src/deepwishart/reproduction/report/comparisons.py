@@ -12,16 +12,15 @@ from deepwishart.reproduction.published import STEPS, highlighted, published, pu
 from deepwishart.reproduction.report.reading import PAPERS, Results, Run, by_split, count, few
 from deepwishart.reproduction.report.statistics import estimate, paired_test, sign
 from deepwishart.reproduction.report.tables import (
-    LABELS,
     NOTHING,
     Cell,
     Table,
     difference,
+    first_cells,
     from_rows,
+    label,
 )
 from deepwishart.reproduction.sweeps.curves import time_to_bound
-
-__all__ = ["bound_table", "difference_table", "family_table", "other_table", "settings_table"]
 
 _SHORT = {"elbo": "ELBO", "test_log_likelihood": "log likelihood"}
 _FAMILIES = ("rows", "columns", "rows_columns")
@@ -32,21 +31,20 @@ def difference_table(results: Results) -> Table:
     rows = []
     called: dict[tuple[str, str], dict[str, Cell]] = {}
     for dataset, depth in published_kinds("elbo"):
-        row = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
+        row = first_cells(dataset, depth)
         for metric, short in _SHORT.items():
             better = highlighted(metric, dataset, depth)
             dwp, dgp = (published(metric, dataset, p, depth) for p in ("dwp", "dgp"))
             assert dwp and dgp
-            paper = dwp.mean - dgp.mean
-            row[f"{short} published"] = Cell(paper, bold=bool(better), role="paper")
+            row[f"{short} published"] = Cell(dwp.mean - dgp.mean, bold=bool(better), role="paper")
             for protocol in results.protocols:
                 test = paired_test(*results.pair(metric, protocol, dataset, depth))
-                cell = difference(test)
+                row[f"{short} ({protocol})"] = difference(test)
                 if better and test:
                     agrees = (test.difference.mean > 0) == (better == "dwp")
-                    cell = replace(cell, mark="agrees" if agrees else "contradicts")
+                    cell = difference(test, mark="agrees" if agrees else "contradicts")
                     called.setdefault((metric, protocol), {})[f"{dataset} {depth}"] = cell
-                row[f"{short} ({protocol})"] = cell
+                    row[f"{short} ({protocol})"] = cell
         rows.append(row)
     about = (
         "Positive where the deep Wishart process is better. Published: the difference of the two "
@@ -64,15 +62,15 @@ def bound_table(results: Results) -> Table:
     rows = []
     steps: dict[str, list[int | None]] = {protocol: [] for protocol in results.protocols}
     for dataset, depth in published_kinds("elbo"):
-        row = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
+        row = first_cells(dataset, depth)
         for process in ("dwp", "dgp"):
-            paper, label = published("elbo", dataset, process, depth), LABELS[process]
+            paper, name = published("elbo", dataset, process, depth), label(process)
             assert paper
-            row[f"{label} published"] = Cell(paper.mean, decimals=paper.decimals, role="paper")
+            row[f"{name} published"] = Cell(paper.mean, decimals=paper.decimals, role="paper")
             for protocol in results.protocols:
                 runs = results.cells.get((protocol, dataset, process, depth), ())
                 cells, reached = _time_to(results, runs, paper.mean)
-                row[f"{label} steps ({protocol})"], row[f"{label} seconds ({protocol})"] = cells
+                row[f"{name} steps ({protocol})"], row[f"{name} seconds ({protocol})"] = cells
                 steps[protocol] += reached
         rows.append(row)
     about = (
@@ -89,15 +87,16 @@ def bound_table(results: Results) -> Table:
         for protocol, found in steps.items()
         if (done := [number for number in found if number is not None])
     ]
-    title = "Time to the paper's bound"
-    return from_rows("bounds", title, " ".join([about, *told]), rows)
+    return from_rows("bounds", "Time to the paper's bound", " ".join([about, *told]), rows)
 
 
 def family_table(results: Results) -> Table:
     """Other posterior families against the paper's: same data, seed, protocol and settings."""
     alike: dict[Any, dict[str, Run]] = {}
     for run in results.every:
-        alike.setdefault(_apart_from_posterior(run), {})[run.settings["posterior"]] = run
+        rest = {name: str(value) for name, value in run.settings.items() if name != "posterior"}
+        where = replace(run.spec, settings_version="")
+        alike.setdefault((where, *sorted(rest.items())), {})[run.settings["posterior"]] = run
     pairs: dict[tuple[str, int, str], dict[str, list[tuple[Run, Run]]]] = {}
     for runs in alike.values():
         for family in _FAMILIES:
@@ -108,13 +107,11 @@ def family_table(results: Results) -> Table:
     rows = []
     gains: dict[str, list[str]] = {family: [] for family in _FAMILIES}
     for (dataset, depth, protocol), families in sorted(pairs.items()):
-        row = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
-        row["protocol"] = Cell(text=protocol)
+        row = first_cells(dataset, depth, protocol=protocol)
         for family in _FAMILIES:
             cells = _against(families.get(family, []))
-            gains[family].append(cells[0].mark)
-            names = ("ELBO", "log likelihood", "time")
-            row |= {f"{family} {name}": c for name, c in zip(names, cells, strict=True)}
+            gains[family].append(cells["ELBO"].mark)
+            row |= {f"{family} {name}": cell for name, cell in cells.items()}
         rows.append(row)
     about = (
         "The deep Wishart process with mixed rows, columns or both of the Bartlett factor, minus "
@@ -137,13 +134,13 @@ def other_table(results: Results) -> Table:
     for group in results.others:
         spec = group[0].spec
         main = results.cells[spec.protocol, spec.dataset, spec.process, spec.depth][0]
-        row = {"data set": Cell(text=spec.dataset), "depth": Cell(float(spec.depth), decimals=0)}
-        row["process"] = Cell(text=LABELS.get(spec.process, spec.process))
-        row["protocol"] = Cell(text=spec.protocol)
-        row["what differs"] = Cell(text=_what_differs(group[0], main))
+        here, there = group[0].settings, main.settings
+        changed = [n for n in {**there, **here} if here.get(n) != there.get(n)]
+        differs = few(f"{name} {here.get(name)} (there {there.get(name)})" for name in changed)
+        what = {"process": label(spec.process), "protocol": spec.protocol, "what differs": differs}
+        row = first_cells(spec.dataset, spec.depth, **what)
         for metric, short in _SHORT.items():
-            values = list(by_split(group, metric).values())
-            row[short] = Cell(*estimate(values), role="ours") if values else Cell(text=NOTHING)
+            row[short] = _mean(list(by_split(group, metric).values()))
         rows.append(row)
     about = "Runs that have other settings than those of their cell in the tables above."
     return from_rows("others", "Other settings", about, rows)
@@ -151,23 +148,20 @@ def other_table(results: Results) -> Table:
 
 def settings_table(results: Results) -> Table:
     """How the runs were made: every setting, with all values that it has."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    found: dict[str, dict[str, set[str]]] = {}
     for run in results.every:
         versions = run.record.get("versions")
-        made = dict(versions) if isinstance(versions, dict) else {}
+        made = versions if isinstance(versions, dict) else {}
         known = {**run.settings, **{f"version of {name}": v for name, v in made.items()}}
         for name, value in known.items():
             if value is not None:
-                values = found.setdefault(name, {}).setdefault(run.spec.protocol, {})
-                values[str(value)] = None
+                values = found.setdefault(name, {}).setdefault(run.spec.protocol, set())
+                values.add(str(value))
     protocols = dict.fromkeys([*results.protocols, *(run.spec.protocol for run in results.every)])
-    rows = [
-        {
-            "setting": Cell(text=name),
-            **{p: Cell(text=", ".join(sorted(by.get(p, ())))) for p in protocols},
-        }
-        for name, by in found.items()
-    ]
+    rows = []
+    for name, by in found.items():
+        cells = {p: Cell(text=", ".join(sorted(by.get(p, ())))) for p in protocols}
+        rows.append({"setting": Cell(text=name), **cells})
     about = "Every setting and version, with all values that it has among the runs."
     return from_rows("settings", "How the runs were made", about, rows)
 
@@ -209,29 +203,17 @@ def _time_to(
     return cells, steps
 
 
-def _apart_from_posterior(run: Run) -> tuple[Any, ...]:
-    rest = {name: str(v) for name, v in run.settings.items() if name != "posterior"}
-    spec = run.spec
-    where = spec.protocol, spec.dataset, spec.process, spec.depth, spec.split, spec.seed
-    return (*where, *sorted(rest.items()))
-
-
-def _against(pairs: list[tuple[Run, Run]]) -> tuple[Cell, Cell, Cell]:
+def _against(pairs: list[tuple[Run, Run]]) -> dict[str, Cell]:
     """Differences in ELBO and log likelihood, and the ratio of times, of pairs of runs."""
-    cells = []
-    for metric in _SHORT:
-        values = [[run.value(metric) for run in pair] for pair in pairs]
-        known = dict(enumerate((a, b) for a, b in values if a is not None and b is not None))
-        first, second = ({n: pair[k] for n, pair in known.items()} for k in (0, 1))
-        test = paired_test(first, second)
-        cells.append(difference(test, 3, mark=sign(test.difference) if test else ""))
+    cells = {}
+    for metric, short in _SHORT.items():
+        values = [(one.value(metric), other.value(metric)) for one, other in pairs]
+        known = [(a, b) for a, b in values if a is not None and b is not None]
+        test = paired_test(*({n: pair[k] for n, pair in enumerate(known)} for k in (0, 1)))
+        cells[short] = difference(test, 3, mark=sign(test.difference) if test else "")
     times = [[run.value("seconds_per_step") for run in pair] for pair in pairs]
-    ratios = [a / b for a, b in times if a and b]
-    ratio = Cell(*estimate(ratios), role="ours") if ratios else Cell(text=NOTHING)
-    return cells[0], cells[1], ratio
+    return {**cells, "time": _mean([a / b for a, b in times if a and b])}
 
 
-def _what_differs(run: Run, main: Run) -> str:
-    names = [n for n in {**main.settings, **run.settings}]
-    changed = [n for n in names if run.settings.get(n) != main.settings.get(n)]
-    return few(f"{n} {run.settings.get(n)} (there {main.settings.get(n)})" for n in changed)
+def _mean(values: list[float]) -> Cell:
+    return Cell(*estimate(values), role="ours") if values else Cell(text=NOTHING)

@@ -5,18 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deepwishart.reproduction.published import METRICS, citation
-from deepwishart.reproduction.report.comparisons import (
-    bound_table,
-    difference_table,
-    family_table,
-    other_table,
-    settings_table,
-)
+from deepwishart.reproduction.report import comparisons
 from deepwishart.reproduction.report.figures import Figure, depth_figures, training_figure
 from deepwishart.reproduction.report.reading import Results
 from deepwishart.reproduction.report.tables import CLOSE, Table, count_table, make_table
-
-__all__ = ["MARKS", "Content", "Section", "make_content"]
 
 MARKS = {"match": "≈", "better": "▲", "worse": "▼", "agrees": "✓", "contradicts": "✗", "": ""}
 _READING = (
@@ -70,8 +62,8 @@ def make_content(results: Results) -> Content:
     """
     counts, training = count_table(results), training_figure(results)
     tables = [counts, *(make_table(results, metric) for metric in METRICS)]
-    tables[-1:-1] = [difference_table(results), bound_table(results)]
-    tables += [family_table(results), other_table(results)]
+    tables[-1:-1] = [comparisons.difference_table(results), comparisons.bound_table(results)]
+    tables += [comparisons.family_table(results), comparisons.other_table(results)]
     curves = (training,) if training else ()
     missing = (
         "Training curves of five-layer models on boston are left out: no such run has finished and "
@@ -85,7 +77,7 @@ def make_content(results: Results) -> Content:
             *map(_about, tables),
             Section("depths", "Results by depth", (_BY_DEPTH,), figures=depth_figures(results)),
             Section("curves", "Training curves", () if curves else (missing,), figures=curves),
-            _about(settings_table(results)),
+            _about(comparisons.settings_table(results)),
             Section("source", "Published numbers", (citation(),)),
         ),
     )

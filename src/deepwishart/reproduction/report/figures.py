@@ -7,16 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
-from deepwishart.plots.style import GREY, tidy
+from deepwishart.plots.style import GREY, key, tidy
 from deepwishart.reproduction.published import Published, published
 from deepwishart.reproduction.report.picture import Picture, colour
 from deepwishart.reproduction.report.reading import Results, Run, process_order
 from deepwishart.reproduction.report.statistics import Estimate, estimate
-from deepwishart.reproduction.report.tables import LABELS, TITLES
-
-__all__ = ["Figure", "depth_figures", "training_figure"]
+from deepwishart.reproduction.report.tables import TITLES, label
 
 CURVES_OF, CURVES_DEPTH = "boston", 5
 _HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "white", "markersize": 5}
@@ -63,7 +60,7 @@ def training_figure(results: Results) -> Figure | None:
         axes.set_xlim(left=0.0)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.grid(axis="y", linewidth=0.5, alpha=0.5)
-    picture.legend([_key(run.spec.process) for run, _ in curves])
+    picture.legend([run.spec.process for run, _ in curves])
     title = f"Training of five-layer models on {CURVES_OF}, split {split}, protocol {protocol}"
     caption = (
         "The objective of training, averaged over groups of steps, against time and against "
@@ -80,18 +77,9 @@ def depth_figures(results: Results) -> tuple[Figure, ...]:
 
 
 def describe(run: Run) -> str:
-    """A run in a few lines, for the pointer.
-
-    >>> from deepwishart.reproduction.sweeps import RunSpec
-    >>> print(describe(Run(RunSpec("yacht", 3, "dwp", 2), {"elbo": 1.98761})))
-    yacht split 3 dwp depth 2
-    ELBO per data point 1.9876
-    """
-    lines = [str(run.spec)]
-    for metric, title in TITLES.items():
-        value = run.value(metric)
-        if value is not None:
-            lines.append(f"{title} {value:.4f}")
+    """A run in a few lines, for the pointer."""
+    values = ((title, run.value(metric)) for metric, title in TITLES.items())
+    lines = [str(run.spec), *(f"{title} {v:.4f}" for title, v in values if v is not None)]
     seconds, steps = run.value("seconds"), run.value("steps")
     if seconds is not None and steps is not None:
         lines.append(f"{steps:,.0f} steps in {seconds:,.0f} s")
@@ -120,12 +108,10 @@ def _depth_figure(results: Results, dataset: str) -> Figure:
     panels = picture.figure.subplots(1, 2)
     for axes, metric in zip(panels, ("elbo", "test_log_likelihood"), strict=True):
         _draw_depths(picture, axes, results, runs, metric, columns)
-    ours = [
-        Line2D([], [], color=GREY, label=f"protocol {name}", **_STYLES[name != "paper"])
-        for name in protocols
-    ]
-    paper = Line2D([], [], color=GREY, linestyle="", label="published", **_HOLLOW)
-    picture.legend([*map(_key, processes), paper, *ours])
+    styles = {f"protocol {name}": _STYLES[name != "paper"] for name in protocols}
+    styles = {"published": {**_HOLLOW, "linestyle": ""}, **styles}
+    more = [key(name, color=GREY, **style) for name, style in styles.items()]
+    picture.legend(processes, more)
     name = "depth-" + re.sub(r"[^A-Za-z0-9_-]+", "_", dataset)
     return Figure(name, dataset, picture.svg(f"{dataset} by depth"), "")
 
@@ -161,7 +147,7 @@ def _draw_depths(
         draw(run.spec.process, x + aside, value, describe(run), markersize=4, alpha=0.4)
     for (process, depth), paper in papers.items():
         if paper is not None:
-            tip = _tip(f"{_label(process)} depth {depth}, {dataset}, published", metric, paper)
+            tip = _tip(f"{label(process)} depth {depth}, {dataset}, published", metric, paper)
             draw(process, depth + place[process, ""], paper.mean, tip, **_HOLLOW)
     for process, protocol in columns:
         if not protocol:
@@ -179,7 +165,7 @@ def _draw_depths(
         axes.errorbar(xs, ys, errors, color=colour(process), **line)
         for x, (depth, mean) in zip(xs, means.items(), strict=True):
             splits = f"{protocol} protocol, mean of splits: {mean.num_splits}"
-            what = f"{_label(process)} depth {depth}, {dataset}, {splits}"
+            what = f"{label(process)} depth {depth}, {dataset}, {splits}"
             draw(process, x, mean.mean, _tip(what, metric, mean), **style)
 
 
@@ -205,11 +191,3 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     room = 0.06 * (high - low) or 0.05 * max(1.0, abs(low))
     return low - room, high + room
-
-
-def _label(process: str) -> str:
-    return LABELS.get(process, process)
-
-
-def _key(process: str) -> Line2D:
-    return Line2D([], [], marker="o", color=colour(process), label=_label(process))

@@ -12,8 +12,6 @@ from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.figures import Figure
 from deepwishart.reproduction.report.tables import Cell, Table
 
-__all__ = ["to_html"]
-
 # The page is allowed what it brings along, and nothing else.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _MEANINGS = {
@@ -91,12 +89,9 @@ def _cell(cell: Cell) -> str:
 
 def _figure(figure: Figure) -> str:
     caption = f"<figcaption>{html.escape(figure.caption)}</figcaption>" if figure.caption else ""
-    return f"<figure><h3>{html.escape(figure.title)}</h3>{_inline(figure.svg)}{caption}</figure>"
-
-
-def _inline(svg: str) -> str:
-    """An SVG element in the page's colours, and without name spaces, which HTML does not need."""
-    return recolour(re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg))
+    # In the page's colours, and without name spaces, which HTML does not need.
+    svg = recolour(re.sub(r' xmlns(:\w+)?="[^"]*"', "", figure.svg))
+    return f"<figure><h3>{html.escape(figure.title)}</h3>{svg}{caption}</figure>"
 
 
 def _asset(name: str) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.tables import Cell, Table
 
-__all__ = ["to_latex"]
-
 _PREAMBLE = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
@@ -55,8 +53,8 @@ def _section(section: Section) -> list[str]:
     if section.table is not None:
         return [_table(section.table)]  # which says everything in its caption
     figures = [_FIGURES] if section.figures else []
-    texts = map(_escape, [*section.texts, *figures])
-    return [f"\\section*{{{_escape(section.title)}}}", *texts]
+    texts = [*section.texts, *figures]
+    return [f"\\section*{{{_escape(section.title)}}}", *map(_escape, texts)]
 
 
 def _table(table: Table) -> str:

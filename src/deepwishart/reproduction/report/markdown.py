@@ -7,8 +7,6 @@ import re
 from deepwishart.reproduction.report.content import MARKS, Content, Section
 from deepwishart.reproduction.report.tables import Cell, Table
 
-__all__ = ["escape", "to_cell", "to_markdown"]
-
 
 def to_markdown(content: Content) -> str:
     """The report; its pictures are files beside it, in ``figures``."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from deepwishart.plots.style import GREY, colours, new_figure
+from deepwishart.plots.style import GREY, colours, key, new_figure
 from deepwishart.reproduction.report.reading import PROCESSES
-
-__all__ = ["Picture", "colour"]
+from deepwishart.reproduction.report.tables import label
 
 _COLOURS = dict(colours(PROCESSES))
 _NO_METADATA = dict.fromkeys(["Creator", "Date", "Format", "Type"])
@@ -27,13 +26,7 @@ def colour(process: str) -> str:
 
 
 class Picture:
-    """A figure, its size in inches, whose points say what they are when the pointer rests there.
-
-    >>> picture = Picture(3, 2)
-    >>> picture.point(picture.figure.subplots(), 0.5, 1.0, "a < b")
-    >>> "<title>a &lt; b</title>" in picture.svg("an example")
-    True
-    """
+    """A figure, its size in inches, whose points say what they are when the pointer rests there."""
 
     def __init__(self, width: float, height: float) -> None:
         self.figure = new_figure(width, height)
@@ -45,8 +38,9 @@ class Picture:
         self._tips[name] = tip
         axes.plot([x], [y], **{"marker": "o", **style}, gid=name)
 
-    def legend(self, keys: Sequence[Line2D]) -> None:
-        """One legend for all panels, above them."""
+    def legend(self, processes: Iterable[str], more: Iterable[Line2D] = ()) -> None:
+        """One legend for all panels, above them: of processes, and what else there is."""
+        keys = [*(key(label(p), marker="o", color=colour(p)) for p in processes), *more]
         style: dict[str, Any] = {"frameon": False, "fontsize": 8.5, "columnspacing": 1.1}
         self.figure.legend(
             handles=keys, loc="outside upper right", ncols=len(keys), handlelength=1.6, **style

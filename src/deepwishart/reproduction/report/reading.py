@@ -15,17 +15,6 @@ from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec,
 from deepwishart.reproduction.sweeps.spec import defaults
 from deepwishart.training import Protocol
 
-__all__ = [
-    "PROCESSES",
-    "Results",
-    "Run",
-    "by_split",
-    "count",
-    "few",
-    "process_order",
-    "read_results",
-]
-
 PROCESSES = ("dwp", "dgp", "diwp", "dsvi")
 PROTOCOLS = ("paper", "converged")
 PAPERS = "bartlett"  # the paper's posterior
@@ -59,9 +48,8 @@ class Run:
         """All that decides its results, the protocol's numbers included, and nothing else."""
         recorded = _mapping(self.record.get("settings"))
         first = {} if "output" in recorded else _FIRST_VERSION
-        found = {**defaults(Settings), **first, **recorded}
-        for name in _NOT_SETTINGS:
-            found.pop(name, None)
+        asked = {**defaults(Settings), **first, **recorded}
+        found = {name: value for name, value in asked.items() if name not in _NOT_SETTINGS}
         return {**found, **defaults(Protocol), **_mapping(recorded.get("protocol"))}
 
     @property
@@ -80,7 +68,6 @@ class Results:
     """What a results directory holds.
 
     Args:
-        store: the directory.
         protocols: names of the training protocols that are reported on.
         cells: runs with numbers and the paper's posterior by protocol, data set, process and depth;
             all runs of a cell have the same settings.
@@ -148,39 +135,27 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
     records, bad_lines, _ = store.read()
     every = [Run(spec, record) for spec, record in sorted(records.items())]
     chosen = _choose_protocols([run.spec.protocol for run in every], protocol)
+    left = sorted({run.spec.protocol for run in every} - set(chosen))
     runs = [run for run in every if run.spec.protocol in chosen]
     good = [run for run in runs if run.record.get("status") == "ok"]
     failed = [run for run in runs if run.record.get("status") != "ok"]
-    left = sorted({run.spec.protocol for run in every} - set(chosen))
+    reasons = (f"{run.spec} ({run.record.get('reason') or 'no reason given'})" for run in failed)
     cells, others = _sort_out(run for run in good if run.settings["posterior"] == PAPERS)
+    notes = {  # each with what there has to be for it to be said
+        f"{count(bad_lines, 'line')} of runs.jsonl could not be read as the record of a run and "
+        f"{_was(bad_lines)} left out: {few(map(str, bad_lines))}.": bad_lines,
+        f"Beside the paper's, runs of other protocols are left out: {few(left)}.": left,
+        "There are no finished runs in this directory yet: only the paper's numbers are "
+        "shown.": not good,
+        f"{count(failed, 'run')} failed and {_was(failed)} left out of all means and tests: "
+        f"{few(reasons)}.": failed,
+        "Runs of different settings are never averaged. Where a cell has several, the tables show "
+        "the settings with most splits (of these the newest), and 'Other settings' the rest: "
+        f"{count(others, 'group')}.": others,
+    }
+    said = tuple(note for note, reason in notes.items() if reason)
     known = good if protocol else [run for run in every if run.record.get("status") == "ok"]
-    notes = []
-    if bad_lines:
-        notes.append(
-            f"{count(bad_lines, 'line')} of runs.jsonl could not be read as the record of a "
-            f"run and {_was(bad_lines)} left out: {few(map(str, bad_lines))}."
-        )
-    if left:
-        notes.append(f"Beside the paper's, runs of other protocols are left out: {few(left)}.")
-    if not good:
-        notes.append(
-            "There are no finished runs in this directory yet: only the paper's numbers are shown."
-        )
-    if failed:
-        reasons = (
-            f"{run.spec} ({run.record.get('reason') or 'no reason given'})" for run in failed
-        )
-        notes.append(
-            f"{count(failed, 'run')} failed and {_was(failed)} left out of all means and tests: "
-            f"{few(reasons)}."
-        )
-    if others:
-        notes.append(
-            "Runs of different settings are never averaged. Where a cell has several, the tables "
-            "show the settings with most splits (of these the newest), and 'Other settings' the "
-            f"rest: {count(others, 'group')}."
-        )
-    return Results(store, chosen, cells, others, tuple(known), tuple(notes))
+    return Results(store, chosen, cells, others, tuple(known), said)
 
 
 def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:
@@ -193,11 +168,7 @@ def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:
 
 
 def process_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of processes in the order of the tables.
-
-    >>> process_order(["diwp", "dgp", "dwp"])
-    ('dwp', 'dgp', 'diwp')
-    """
+    """Names of processes in the order of the tables."""
     rank = {name: number for number, name in enumerate(PROCESSES)}
     return tuple(sorted(set(names), key=lambda name: (rank.get(name, len(rank)), name)))
 
@@ -236,9 +207,8 @@ def _sort_out(runs: Iterable[Run]) -> tuple[dict[Cell, Group], tuple[Group, ...]
     cells: dict[Cell, Group] = {}
     others: list[Group] = []
     for cell, versions in groups.items():
-        ordered = sorted(versions.values(), key=_weight, reverse=True)
-        cells[cell] = tuple(ordered[0])
-        others += map(tuple, ordered[1:])
+        cells[cell], *rest = map(tuple, sorted(versions.values(), key=_weight, reverse=True))
+        others += rest
     return cells, tuple(others)
 
 

@@ -11,9 +11,8 @@ from scipy import stats
 
 from deepwishart.reproduction.published import Published
 
-__all__ = ["Estimate", "PairedTest", "compare", "estimate", "paired_test", "sign"]
-
 MIN_PAIRS = 3
+SIGNIFICANCE = 0.05
 
 
 class Estimate(NamedTuple):
@@ -31,14 +30,16 @@ class PairedTest(NamedTuple):
     difference: Estimate
     p_value: float | None
 
+    @property
+    def significant(self) -> bool:
+        """Whether p is below 0.05."""
+        return self.p_value is not None and self.p_value < SIGNIFICANCE
+
 
 def estimate(values: Sequence[float]) -> Estimate:
     r"""Mean and standard error of one number per split,
 
     .. math:: \bar x \pm \Big(\frac{1}{n (n - 1)} \sum_i (x_i - \bar x)^2\Big)^{1/2}
-
-    >>> estimate([1.0, 2.0, 3.0])
-    Estimate(mean=2.0, standard_error=0.577..., num_splits=3)
     """
     if not values:
         raise ValueError("A mean needs at least one value, got none.")
@@ -49,11 +50,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTest | None:
     r"""Two-sided paired t test, :math:`t = \bar d / \text{se}(\bar d)` with :math:`n - 1` degrees,
-    of numbers by split; ``None`` if no split is common.
-
-    >>> paired_test({0: 1.0, 1: 2.0, 2: 3.0, 7: 9.0}, {0: 0.5, 1: 1.4, 2: 2.6}).p_value
-    0.0130...
-    """
+    of numbers by split; ``None`` if no split is common."""
     differences = [first[split] - second[split] for split in sorted(first.keys() & second.keys())]
     if not differences:
         return None
@@ -67,11 +64,7 @@ def paired_test(first: Mapping[int, float], second: Mapping[int, float]) -> Pair
 
 def sign(difference: Estimate) -> str:
     """``"better"`` or ``"worse"`` if a difference is more than two standard errors from zero, else
-    ``"match"``; ``""`` without a standard error.
-
-    >>> sign(Estimate(0.5, 0.2, 3)), sign(Estimate(-0.3, 0.2, 3))
-    ('better', 'match')
-    """
+    ``"match"``; ``""`` without a standard error."""
     if difference.standard_error is None:
         return ""
     if abs(difference.mean) <= 2.0 * difference.standard_error:
@@ -86,9 +79,6 @@ def compare(ours: Estimate, paper: Published, *, smaller_is_better: bool = False
 
     the last term being the variance of rounding the paper's mean to d decimals; ``""`` if either
     has no standard error.
-
-    >>> compare(Estimate(2.1, 0.01, 20), Published(2.02, 0.01, 2))
-    'better'
     """
     if ours.standard_error is None or paper.standard_error is None:
         return ""

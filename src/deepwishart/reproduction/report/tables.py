@@ -6,23 +6,16 @@ from the records of runs or from ``published.json``.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from deepwishart.reproduction.published import METRICS, published, published_kinds
-from deepwishart.reproduction.report.reading import Results, process_order
-from deepwishart.reproduction.report.statistics import (
-    PairedTest,
-    compare,
-    estimate,
-    paired_test,
-)
+from deepwishart.reproduction.report.reading import PROCESSES, Results, process_order
+from deepwishart.reproduction.report.statistics import PairedTest, compare, estimate, paired_test
 
-__all__ = ["LABELS", "NOTHING", "TITLES", "Cell", "Table", "count_table", "from_rows", "make_table"]
-
-SIGNIFICANCE = 0.05
 CLOSE = 0.03  # below the published mean
 TITLES = {
     "elbo": "ELBO per data point",
@@ -49,18 +42,9 @@ _TIMES = "seconds_per_epoch"  # the one metric that is better when it is smaller
 
 @dataclass(frozen=True)
 class Cell:
-    """A number, or a text, or nothing.
-
-    Args:
-        value: the number; ``None`` for a text or an empty cell.
-        standard_error: of the number.
-        count: how many splits it is a mean of.
-        decimals: how many of them to print.
-        bold: the better one of a pair, or a difference that is significant.
-        mark: how it compares, see the writers' marks.
-        text: of a cell that is not a number, or to be printed instead of the number.
-        role: ``"ours"``, ``"paper"`` or ``""``.
-    """
+    """A number with its standard error and the number of splits it is a mean of, or a text, which
+    is printed in its place, or nothing. Bold is the better one of a pair, or a difference that is
+    significant; marks say how a number compares; the role is ``"ours"``, ``"paper"`` or ``""``."""
 
     value: float | None = None
     standard_error: float | None = None
@@ -72,11 +56,7 @@ class Cell:
     role: str = ""
 
     def number(self, plus_minus: str = "±") -> str:
-        """Value and standard error as text, to as many decimals as the paper prints.
-
-        >>> Cell(-0.3333, 0.0051, 20).number()
-        '-0.33 ± 0.01'
-        """
+        """Value and standard error as text, to as many decimals as the paper prints."""
         if self.text or self.value is None:
             return self.text
         numbers = [self.value] if self.standard_error is None else [self.value, self.standard_error]
@@ -94,11 +74,21 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
-def from_rows(name: str, title: str, about: str, rows: Iterable[dict[str, Cell]]) -> Table:
+def label(process: str) -> str:
+    """What tables and pictures call a process."""
+    return LABELS.get(process, process)
+
+
+def first_cells(dataset: str, depth: int, **texts: str) -> dict[str, Cell]:
+    """What a row is about, by heading."""
+    named = {heading: Cell(text=text) for heading, text in texts.items()}
+    return {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0), **named}
+
+
+def from_rows(name: str, title: str, about: str, rows: Sequence[dict[str, Cell]]) -> Table:
     """A table of rows, each with its cells by heading."""
-    every = list(rows)
-    headings = tuple(every[0]) if every else ()
-    return Table(name, title, about, headings, tuple(tuple(row.values()) for row in every))
+    headings = tuple(rows[0]) if rows else ()
+    return Table(name, title, about, headings, tuple(tuple(row.values()) for row in rows))
 
 
 def make_table(results: Results, metric: str) -> Table:
@@ -114,11 +104,24 @@ def make_table(results: Results, metric: str) -> Table:
         if run.value(metric) is not None and (run.spec.dataset, run.spec.depth) in kinds:
             shown.add((run.spec.process, run.spec.protocol))
     # DIWP is quoted in one of the paper's tables, whether it was run here or not.
-    quoted = {
-        p for p in ("dwp", "dgp", "diwp") if any(published(metric, d, p, n) for d, n in kinds)
-    }
-    processes = process_order(quoted | {process for process, _ in shown})
-    rows = [_row(results, metric, kind, processes, shown, quoted) for kind in kinds]
+    quoted = {p for p in PROCESSES if any(published(metric, d, p, n) for d, n in kinds)}
+    rows = []
+    for dataset, depth in kinds:
+        row = first_cells(dataset, depth)
+        pairs = {p: results.pair(metric, p, dataset, depth) for p in results.protocols}
+        for process in process_order(quoted | {process for process, _ in shown}):
+            if process in quoted:
+                row[f"{label(process)} published"] = _paper(metric, dataset, process, depth)
+            for protocol in (p for p in results.protocols if (process, p) in shown):
+                cell = ours(results, metric, protocol, dataset, process, depth)
+                bold = process == _winner(paired_test(*pairs[protocol]), metric)
+                row[f"{label(process)} ({protocol})"] = replace(cell, bold=bold)
+        if metric == _TIMES:
+            dwp, dgp = (published(metric, dataset, process, depth) for process in ("dwp", "dgp"))
+            ratio = dwp.mean / dgp.mean if dwp and dgp else None
+            row["DWP/DGP published"] = Cell(ratio, role="paper")
+            row |= {f"DWP/DGP ({protocol})": _ratio(*pair) for protocol, pair in pairs.items()}
+        rows.append(row)
     return from_rows(metric, TITLES[metric], _ABOUT[metric], rows)
 
 
@@ -126,11 +129,19 @@ def count_table(results: Results) -> Table:
     """How many cells of DWP and DGP have a published number, how many of those were run, and how
     they compare with the paper's, see :func:`compare`."""
     rows = []
-    for metric in ("elbo", "test_log_likelihood"):
-        for protocol in results.protocols:
-            counts = _counts(results, metric, protocol)
-            row = {"number": Cell(text=TITLES[metric]), "protocol": Cell(text=protocol)}
-            rows.append({**row, **{name: Cell(n, decimals=0) for name, n in counts.items()}})
+    for metric, protocol in itertools.product(("elbo", "test_log_likelihood"), results.protocols):
+        row = {"number": Cell(text=TITLES[metric]), "protocol": Cell(text=protocol)}
+        counts: Counter[str] = Counter()
+        for (dataset, depth), process in itertools.product(published_kinds(metric), ("dwp", "dgp")):
+            counts["cells"] += 1
+            cell = ours(results, metric, protocol, dataset, process, depth)
+            paper = published(metric, dataset, process, depth)
+            if cell.value is not None and paper is not None:
+                counts.update(["run", cell.mark])
+                counts["judged"] += bool(cell.mark)
+                counts["close"] += cell.value >= paper.mean - CLOSE
+        names = ("cells", "run", "judged", "match", "better", "worse", "close")
+        rows.append({**row, **{name: Cell(counts[name], decimals=0) for name in names}})
     about = (
         "Published cells of DWP and DGP. Judged are those with a standard error, that is, with "
         f"more than one split; close are means at or above the published mean - {CLOSE}."
@@ -138,12 +149,11 @@ def count_table(results: Results) -> Table:
     return from_rows("counts", "Counts", about, rows)
 
 
-def difference(test: PairedTest | None, decimals: int = 2, **more: Any) -> Cell:
+def difference(test: PairedTest | None, decimals: int = 2, mark: str = "") -> Cell:
     """A mean difference over common splits, bold where it is significant."""
     if test is None:
         return Cell(text=NOTHING, role="ours")
-    bold = test.p_value is not None and test.p_value < SIGNIFICANCE
-    return Cell(*test.difference, decimals=decimals, bold=bold, role="ours", **more)
+    return Cell(*test.difference, decimals, test.significant, mark, role="ours")
 
 
 def ours(results: Results, metric: str, *cell: Any) -> Cell:
@@ -156,52 +166,9 @@ def ours(results: Results, metric: str, *cell: Any) -> Cell:
     return Cell(*found, decimals=3 if metric == _TIMES else 2, mark=mark, role="ours")
 
 
-def _counts(results: Results, metric: str, protocol: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for dataset, depth in published_kinds(metric):
-        for process in ("dwp", "dgp"):
-            counts["cells"] += 1
-            cell = ours(results, metric, protocol, dataset, process, depth)
-            paper = published(metric, dataset, process, depth)
-            if cell.value is None or paper is None:
-                continue
-            counts.update(["run", cell.mark])
-            counts["judged"] += bool(cell.mark)
-            counts["close"] += cell.value >= paper.mean - CLOSE
-    names = ("cells", "run", "judged", "match", "better", "worse", "close")
-    return {name: counts[name] for name in names}
-
-
-def _row(
-    results: Results,
-    metric: str,
-    kind: tuple[str, int],
-    processes: Iterable[str],
-    shown: set[tuple[str, str]],
-    quoted: set[str],
-) -> dict[str, Cell]:
-    """Cells by heading."""
-    dataset, depth = kind
-    cells = {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0)}
-    pairs = {p: results.pair(metric, p, dataset, depth) for p in results.protocols}
-    for process in processes:
-        label = LABELS.get(process, process)
-        if process in quoted:
-            cells[f"{label} published"] = _paper(metric, dataset, process, depth)
-        for protocol in (p for p in results.protocols if (process, p) in shown):
-            cell = ours(results, metric, protocol, dataset, process, depth)
-            bold = process == _winner(paired_test(*pairs[protocol]), metric)
-            cells[f"{label} ({protocol})"] = replace(cell, bold=bold)
-    if metric == _TIMES:
-        cells["DWP/DGP published"] = _paper_ratio(dataset, depth)
-        for protocol, pair in pairs.items():
-            cells[f"DWP/DGP ({protocol})"] = _ratio(*pair)
-    return cells
-
-
 def _winner(test: PairedTest | None, metric: str) -> str:
     """Which one to print in bold: DWP, DGP or neither."""
-    if test is None or test.p_value is None or test.p_value >= SIGNIFICANCE:
+    if test is None or not test.significant:
         return ""
     return "dwp" if (test.difference.mean < 0) == (metric == _TIMES) else "dgp"
 
@@ -221,8 +188,3 @@ def _ratio(dwp: dict[int, float], dgp: dict[int, float]) -> Cell:
     if slower <= 0:
         return Cell(text=NOTHING)
     return Cell(sum(dwp[split] for split in common) / slower, count=len(common))
-
-
-def _paper_ratio(dataset: str, depth: int) -> Cell:
-    dwp, dgp = (published(_TIMES, dataset, process, depth) for process in ("dwp", "dgp"))
-    return Cell(dwp.mean / dgp.mean if dwp and dgp else None, role="paper")

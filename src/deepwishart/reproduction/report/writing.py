@@ -16,8 +16,6 @@ from deepwishart.reproduction.report.latex import to_latex
 from deepwishart.reproduction.report.markdown import escape, to_cell, to_markdown
 from deepwishart.reproduction.report.reading import read_results
 
-__all__ = ["Written", "write_report"]
-
 
 class Written(NamedTuple):
     """The files that were written, a line about the report, and sentences about what was left out

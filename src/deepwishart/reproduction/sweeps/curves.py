@@ -10,8 +10,6 @@ import numpy as np
 
 from deepwishart.training import History
 
-__all__ = ["Reached", "thin", "time_to_bound"]
-
 _POINTS = 400
 _WINDOW = 8  # of those points: 2% of a run
 
@@ -47,21 +45,9 @@ def thin(history: History, num_points: int = _POINTS) -> dict[str, list[float]]:
 def time_to_bound(
     curve: Mapping[str, Sequence[float]], bound: float, annealing: int = 0
 ) -> Reached | None:
-    """When the curve, averaged over the last 2% of a run's steps, was first at ``bound`` or above;
-    ``None`` if it never was.
-
-    Args:
-        curve: what :func:`thin` kept.
-        bound: an ELBO per data point.
-        annealing: number of steps at the start whose objective is no bound, since the KL term is
-            still fading in.
-
-    >>> curve = {"step": [*range(0, 100, 2)], "elbo": [*range(50)], "seconds": [*range(50)]}
-    >>> time_to_bound(curve, 10.0)
-    Reached(steps=29, seconds=14)
-    >>> time_to_bound(curve, 49.0) is None
-    True
-    """
+    """When the curve (of :func:`thin`), averaged over the last 2% of a run's steps, was first at
+    ``bound`` or above; ``None`` if it never was. In the first ``annealing`` steps the objective is
+    no bound, since the KL term is still fading in."""
     rows = list(zip(curve["step"], curve["elbo"], curve["seconds"], strict=True))
     rows = [row for row in rows if row[0] >= annealing]
     for window in zip(*(rows[start:] for start in range(_WINDOW)), strict=False):

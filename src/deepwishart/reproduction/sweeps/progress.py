@@ -8,28 +8,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from deepwishart.reproduction.sweeps.engines.events import (
-    Broken,
-    Event,
-    Finished,
-    Lost,
-    Started,
-    Stepped,
-)
+from deepwishart.reproduction.sweeps.engines import events
 from deepwishart.reproduction.sweeps.spec import RunSpec
-
-__all__ = ["SweepProgress", "duration"]
 
 
 class SweepProgress:
@@ -39,17 +22,16 @@ class SweepProgress:
     kind did, and a kind never seen as long as the average of the others.
 
     Args:
-        specs: the runs that are to be done.
+        specs: the runs that are to be done, ``num_workers`` at a time.
         records: finished runs, to forecast from.
-        num_workers: number of runs in flight at a time.
         console: where to write; standard error if ``None``. On a terminal there are bars for the
             runs in flight; elsewhere each end of a run is one line.
 
     >>> import io
     >>> spec, lines = RunSpec("yacht", 0, "dwp", 2), io.StringIO()
-    >>> with SweepProgress([spec], {}, 1, Console(file=lines, width=100)) as progress:
-    ...     progress(Started(spec, "worker 0"))
-    ...     progress(Broken(spec, "OSError: no space left on device"))
+    >>> with SweepProgress([spec], {}, 1, Console(file=lines, width=100)) as follow:
+    ...     follow(events.Started(spec, "worker 0"))
+    ...     follow(events.Broken(spec, "OSError: no space left on device"))
     >>> print(lines.getvalue().splitlines()[-1])
     [1/1] yacht split 0 dwp depth 2: could not be done: OSError: no space left on device
     """
@@ -67,18 +49,18 @@ class SweepProgress:
         self._seconds: dict[tuple[Any, ...], list[float]] = defaultdict(list)
         for spec, record in records.items():
             self._learn(spec, record)
-        self._bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[elbo]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        self._bars = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[elbo]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
             console=self._console,
             disable=not self._console.is_terminal,
         )
         self._whole = self._bars.add_task("runs", total=len(specs), elbo="")
-        self._flights: dict[RunSpec, TaskID] = {}
+        self._flights: dict[RunSpec, progress.TaskID] = {}
 
     def __enter__(self) -> SweepProgress:
         self._bars.start()
@@ -87,10 +69,9 @@ class SweepProgress:
     def __exit__(self, *details: Any) -> None:
         self._bars.stop()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Take notice of an event."""
-        line = self._note(event)
-        if line is not None:
+        if (line := self._note(event)) is not None:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def seconds_left(self) -> float | None:
@@ -102,28 +83,28 @@ class SweepProgress:
         each = [by_kind.get(spec.kind, average) for spec in self._to_do]
         return sum(each) / max(1, min(self._num_workers, len(each)))
 
-    def _note(self, event: Event) -> str | None:
+    def _note(self, event: events.Event) -> str | None:
         """Take notice of an event, and say what is worth a line."""
         spec = event.spec
-        if isinstance(event, Stepped):
+        if isinstance(event, events.Stepped):
             if spec in self._flights:  # or else late news of a run that was lost
                 numbers: Any = {"completed": event.step, "total": event.total}
                 self._bars.update(self._flights[spec], elbo=f"ELBO {event.elbo:.3f}", **numbers)
             return None
-        if isinstance(event, Started):
+        if isinstance(event, events.Started):
             self._flights[spec] = self._bars.add_task(str(spec), total=None, elbo="")
             return None if self._console.is_terminal else f"started {spec} ({event.where})"
         if spec in self._flights:
             self._bars.remove_task(self._flights.pop(spec))
-        if isinstance(event, Lost):
+        if isinstance(event, events.Lost):
             return f"{spec}: {event.reason}; trying again"
         self._to_do.pop(spec, None)
         self._bars.advance(self._whole)
         return f"[{self._total - len(self._to_do)}/{self._total}] {spec}: {self._conclude(event)}"
 
-    def _conclude(self, event: Finished | Broken) -> str:
+    def _conclude(self, event: events.Finished | events.Broken) -> str:
         """How a run ended, in words, and the state of the sweep after it."""
-        if isinstance(event, Broken):
+        if isinstance(event, events.Broken):
             return f"could not be done: {event.reason}"
         record = event.record
         self._learn(event.spec, record)
@@ -137,8 +118,8 @@ class SweepProgress:
     def _learn(self, spec: RunSpec, record: Mapping[str, Any]) -> None:
         """Take a finished run into account. One that failed may have ended early."""
         if record["status"] == "ok":
-            seconds = record["seconds"] + record.get("seconds_evaluation", 0.0)
-            self._seconds[spec.kind].append(seconds)
+            evaluation = record.get("seconds_evaluation", 0.0)
+            self._seconds[spec.kind].append(record["seconds"] + evaluation)
 
 
 def duration(seconds: float | None) -> str:

@@ -42,17 +42,13 @@ from deepwishart.training import (
     TrainingError,
 )
 
-__all__ = ["Outcome", "run"]
-
 NUMERICAL_ERRORS = (TrainingError, CholeskyError, torch.linalg.LinAlgError, FloatingPointError)
 _EVALUATION_SEED = 1_000_003  # keeps evaluation apart from the streams of initialisation, training
 
 
 class Outcome(NamedTuple):
-    """What a run leaves behind: its record, and its training curve.
-
-    Both are ready for JSON. The record's ``status`` is ``"ok"``, or ``"failed"`` with a ``reason``.
-    """
+    """What a run leaves behind, ready for JSON: its record, whose ``status`` is ``"ok"``, or
+    ``"failed"`` with a ``reason``, and its training curve."""
 
     record: dict[str, Any]
     curve: dict[str, list[float]]
@@ -67,28 +63,11 @@ def run(
     execution: Execution | None = None,
     progress: Callable[[ProgressEvent], None] | None = None,
 ) -> Outcome:
-    """Carry out a run, from the newest checkpoint in ``checkpoint_dir`` if there is one.
+    """Carry out a run, from the newest checkpoint in ``checkpoint_dir``, a directory of its own, if
+    there is one; ``progress`` is called after every training step.
 
     A run that fails numerically is an outcome too. Anything else that goes wrong (a full disk, no
     memory) is raised.
-
-    Args:
-        spec: the run.
-        settings: what it has in common with the other runs of its sweep.
-        dataset: the data set that ``spec`` names.
-        checkpoint_dir: a directory of this run's own.
-        execution: threads, device, and how often to save.
-        progress: called after every training step.
-
-    >>> import tempfile
-    >>> import numpy as np
-    >>> x, rows = np.linspace(-2.0, 2.0, 30), np.arange(30)
-    >>> sine = Dataset("sine", x[:, None], np.sin(x), ((rows[::2], rows[1::2]),))
-    >>> settings = Settings(num_inducing=5, max_iter=3, elbo_samples=20, test_samples=5)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     outcome = run(RunSpec("sine", 0, "dwp", 2), settings, sine, Path(folder))
-    >>> outcome.record["status"], outcome.record["steps"]
-    ('ok', 3)
     """
     execution = execution or Execution()
     device = resolve_device(execution.device)

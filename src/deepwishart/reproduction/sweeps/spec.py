@@ -10,16 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Execution",
-    "RunSpec",
-    "Settings",
-    "defaults",
-    "expand",
-    "parse_numbers",
-    "settings_version",
-]
-
 DTYPES = ("float64", "float32")
 OUTPUTS = ("auto", "inducing", "collapsed")
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
@@ -28,16 +18,12 @@ DEVICES = ("cpu", "cuda", "auto")
 
 @dataclass(frozen=True, order=True)
 class RunSpec:
-    """One run of a sweep. Two runs are the same if and only if all seven fields are.
+    """One run of a sweep: a process (see :func:`deepwishart.build`) of so many layers, the output
+    layer included, trained with a protocol (see :meth:`deepwishart.training.Protocol.named`) on a
+    published split of a data set. Two runs are the same if and only if all seven fields are.
 
     Args:
-        dataset: name of the data set.
-        split: number of the published split.
-        process: name of the process, see :func:`deepwishart.build`.
-        depth: number of layers, the output layer included.
-        seed: seed of initialisation, training and evaluation.
-        protocol: name of the training protocol, see
-            :meth:`deepwishart.training.Protocol.named`.
+        seed: of initialisation, training and evaluation.
         settings_version: of the settings it is made with, see :func:`settings_version`.
 
     >>> RunSpec("yacht", 3, "dwp", 2, settings_version="4e1f20c3").key
@@ -82,11 +68,10 @@ class RunSpec:
         """
         if "settings_version" not in values:
             values = {**values, "settings_version": _first_version(values.get("settings"))}
-        kinds = cls.__annotations__
-        for name, kind in kinds.items():
+        for name, kind in cls.__annotations__.items():
             if type(values[name]).__name__ != kind:
                 raise TypeError(f"{name} must be of type {kind}, got {values[name]!r}.")
-        return cls(**{name: values[name] for name in kinds})
+        return cls(**{name: values[name] for name in cls.__annotations__})
 
 
 @dataclass(frozen=True)
@@ -94,10 +79,7 @@ class Settings:
     """What decides the results of all runs of a sweep, besides their specification.
 
     Args:
-        num_inducing: number of inducing points.
-        max_iter: number of training steps, with KL annealing in proportion; the protocol's if
-            ``None``.
-        kernel: name of the kernel.
+        max_iter: training steps, with KL annealing in proportion; the protocol's if ``None``.
         dtype: ``"float64"`` or ``"float32"``.
         output: the output layer, ``"inducing"`` or ``"collapsed"``; the protocol's if ``"auto"``.
         posterior: family of the posterior of ``dwp`` layers, see :func:`deepwishart.build`.
@@ -124,15 +106,12 @@ class Settings:
 
 
 def settings_version(settings: Settings, protocol: Mapping[str, Any]) -> str:
-    """A short name for settings together with a protocol's numbers: others have another one.
+    """A short name for settings together with the fields of a
+    :class:`deepwishart.training.Protocol`: others have another one.
 
     What has its default value is left out, so that a setting that is added one day does not change
-    the versions of runs that were made without it.
-
-    Args:
-        settings: of the sweep.
-        protocol: fields of its :class:`deepwishart.training.Protocol`; the size of batches, which
-            depends on the data, is ignored.
+    the versions of runs that were made without it. The size of batches depends on the data and is
+    left out, too.
 
     >>> fast = {"max_iter": 2_000, "learning_rate": 0.05}
     >>> settings_version(Settings(), fast) == settings_version(Settings(num_samples=3), fast)
@@ -140,9 +119,8 @@ def settings_version(settings: Settings, protocol: Mapping[str, Any]) -> str:
     """
     from deepwishart.training import Protocol
 
-    pairs = ((Settings, dataclasses.asdict(settings)), (Protocol, dict(protocol)))
     content = []
-    for owner, values in pairs:
+    for owner, values in ((Settings, dataclasses.asdict(settings)), (Protocol, dict(protocol))):
         values.pop("batch_size", None)
         usual, plain = defaults(owner), json.loads(json.dumps(values))
         content.append({k: v for k, v in plain.items() if k not in usual or usual[k] != v})
@@ -167,13 +145,9 @@ def defaults(owner: type) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a run is carried out; this changes its duration but, up to rounding, not its results.
-
-    Args:
-        threads: threads of one run.
-        device: ``"cpu"``, ``"cuda"``, or ``"auto"`` for CUDA where there is any.
-        checkpoint_every: number of steps between checkpoints.
-    """
+    """How a run is carried out: its threads, its device (``"cpu"``, ``"cuda"``, or ``"auto"`` for
+    CUDA where there is any), and the number of steps between checkpoints. This changes its duration
+    but, up to rounding, not its results."""
 
     threads: int = 1
     device: str = "cpu"
@@ -184,11 +158,8 @@ class Execution:
 
 
 def parse_numbers(texts: Iterable[str], what: str = "splits") -> tuple[int, ...]:
-    """Whole numbers from texts such as ``"0-19"``, ``"0,3,5"`` and ``"7"``, sorted, each once.
-
-    Args:
-        texts: one or more such texts.
-        what: what the numbers count, for errors.
+    """Whole numbers from texts such as ``"0-19"``, ``"0,3,5"`` and ``"7"``, sorted, each once;
+    errors say what they count.
 
     >>> parse_numbers(["0-3", "7,5"])
     (0, 1, 2, 3, 5, 7)
@@ -221,12 +192,8 @@ def expand(
 
     Args:
         num_splits: names of the data sets, with their numbers of splits.
-        processes: names of processes.
-        depths: numbers of layers.
         splits: numbers of splits, of which each data set uses those that it has; all if ``None``.
-        seeds: seeds.
-        protocol: name of the training protocol.
-        settings_version: of the sweep's settings, see :func:`settings_version`.
+        processes, depths, seeds, protocol, settings_version: as in :class:`RunSpec`.
 
     >>> runs = expand({"yacht": 20, "protein": 5}, processes=["dwp"], depths=[2], splits=[4, 5])
     >>> [(run.dataset, run.split) for run in runs]

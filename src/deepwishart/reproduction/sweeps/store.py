@@ -27,18 +27,13 @@ from deepwishart._support.files import sync_directory, write_atomically
 from deepwishart._support.lock import locked
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-__all__ = ["ResultsError", "ResultsStore"]
-
 
 class ResultsError(ValueError):
     """A results directory cannot be used: it is damaged, or no directory."""
 
 
 class ResultsStore:
-    """A results directory.
-
-    Args:
-        directory: made when something is first written.
+    """A results directory, made when something is first written.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -113,25 +108,26 @@ class ResultsStore:
     def add(self, record: Mapping[str, Any], curve: Mapping[str, list[float]]) -> None:
         """Write down a finished run, for good when this returns."""
         spec = RunSpec.from_dict(record)
-        self._curve_path(spec).parent.mkdir(exist_ok=True)
-        write_atomically(
-            self._curve_path(spec), json.dumps(curve, separators=(",", ":"), allow_nan=False)
-        )
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
-        _append(self._runs, line.encode())
+        path = self._curve_path(spec)
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, json.dumps(curve, separators=(",", ":"), allow_nan=False))
+        _append(self._runs, _line(record).encode())
         self._discard_checkpoints(spec)
 
     def forget(self, unwanted: set[RunSpec]) -> None:
         """Take records out, so that their runs are done again."""
-        kept = [record for spec, record in self.records().items() if spec not in unwanted]
-        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in kept]
-        write_atomically(self._runs, "".join(lines))
+        kept = [_line(record) for spec, record in self.records().items() if spec not in unwanted]
+        write_atomically(self._runs, "".join(kept))
 
     def _curve_path(self, spec: RunSpec) -> Path:
         return self.directory / "curves" / f"{spec.key}.json"
 
     def _discard_checkpoints(self, spec: RunSpec) -> None:
         shutil.rmtree(self.checkpoint_dir(spec), ignore_errors=True)
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _append(path: Path, content: bytes) -> None:

@@ -11,18 +11,12 @@ from deepwishart.reproduction.sweeps.engines.events import Broken, Engine, Event
 from deepwishart.reproduction.sweeps.spec import RunSpec
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
-__all__ = ["Tally", "pending", "run_sweep"]
-
 
 @dataclass
 class Tally:
-    """How the runs of a sweep ended.
-
-    Args:
-        ok: runs with results.
-        failed: runs that failed numerically, with the reasons; they have records too.
-        broken: runs that could not be carried out, with the reasons; they have no records.
-    """
+    """How the runs of a sweep ended: those with results; those that failed numerically, which have
+    records too; and those that could not be carried out, which have none. The last two with
+    reasons."""
 
     ok: list[RunSpec] = field(default_factory=list)
     failed: dict[RunSpec, str] = field(default_factory=dict)
@@ -49,33 +43,22 @@ def pending(
     >>> pending([RunSpec("yacht", 0, "dwp", 2)], ResultsStore("a_new_directory"))[0].key
     'yacht-split00-dwp-depth2-seed0-paper'
     """
-    records = store.records()
-    return [
-        spec
-        for spec in specs
-        if spec not in records or (retry_failed and records[spec]["status"] != "ok")
-    ]
+    records = store.records().items()
+    done = {spec for spec, record in records if record["status"] == "ok" or not retry_failed}
+    return [spec for spec in specs if spec not in done]
 
 
 def run_sweep(
-    specs: Sequence[RunSpec],
-    store: ResultsStore,
-    engine: Engine,
-    notify: Callable[[Event], None],
+    specs: Sequence[RunSpec], store: ResultsStore, engine: Engine, notify: Callable[[Event], None]
 ) -> Tally:
     """Carry out the runs that are still to be done, and write each down as it finishes.
 
     Failed runs among ``specs`` are left as they are. The store has to be open for writing, see
-    :meth:`deepwishart.reproduction.sweeps.ResultsStore.writing`.
-
-    Args:
-        specs: all runs of the sweep, finished ones included.
-        store: where results go.
-        engine: carries out the runs.
-        notify: called with every event, after it has been dealt with.
+    :meth:`deepwishart.reproduction.sweeps.ResultsStore.writing`; ``notify`` is called with every
+    event, after it has been dealt with.
 
     Returns:
-        How all of ``specs`` ended, whether in this sweep or in an earlier one.
+        How all of ``specs``, finished ones included, ended, in this sweep or in an earlier one.
 
     >>> import tempfile
     >>> from deepwishart.reproduction.sweeps import LocalEngine, Settings

@@ -14,8 +14,6 @@ import torch
 
 import deepwishart
 
-__all__ = ["versions"]
-
 _SOURCES = {".py", ".h", ".cpp"}
 
 

@@ -17,8 +17,6 @@ from deepwishart.models import FunctionSamples
 from deepwishart.pipeline import ScaledModel, estimate_elbo, run_training
 from deepwishart.training import History, ProgressEvent, Protocol
 
-__all__ = ["ToyData", "ToyRun", "ToySettings", "measure", "run_toy", "toy_data", "variety"]
-
 Watch = AbstractContextManager[Callable[[ProgressEvent], None]]
 PROCESSES = ("dwp", "dgp")
 NEAREST, FARTHEST = 2.0, 4.0  # data have |x| between these
@@ -33,7 +31,6 @@ class ToySettings:
             processes.
         max_iter: training steps; the other numbers are those of the ``"fast"`` protocol, but for a
             first learning rate of 1e-2.
-        num_inducing: inducing points.
         width: features of the hidden layer.
         depth: layers, the output layer included.
         grid_points: inputs on [-6, 6] at which posteriors are looked at.
@@ -84,10 +81,6 @@ def toy_data(seed: int = 0, num_rows: int = 40) -> ToyData:
     r""":math:`y = x^3 + 3\epsilon` with :math:`\epsilon \sim \mathcal N(0, 1)`, half of the inputs
     uniform on [-4, -2] and half on [2, 4] (Ober & Aitchison 2021, ICML).
 
-    Args:
-        seed: seed of inputs and noise.
-        num_rows: number of points.
-
     >>> data = toy_data(seed=0)
     >>> len(data.x), int((data.x < 0).sum()), bool((abs(data.x) >= 2).all())
     (40, 20, True)
@@ -105,9 +98,7 @@ class ToyRun:
     Args:
         process: ``"dwp"`` or ``"dgp"``.
         seed: of data, model and training.
-        data: what it was trained on.
         scaled: the trained model, and how it standardises the data.
-        history: its training.
         samples: functions and features drawn jointly over the grid.
         mean: predictive mean on the grid, ``(M,)``, in standard deviations of y.
         stddev: predictive standard deviation likewise, observation noise included.
@@ -132,9 +123,6 @@ def variety(matrices: Tensor) -> tuple[float, float]:
               \Big(\frac1S \sum_s \frac{\|G_s\|_F^2}{N^2}\Big)^{1/2}
 
     for matrices ``(S, N, N)``.
-
-    >>> variety(torch.tensor([[[1.0]], [[1.0]], [[0.0]]]))[0]
-    0.666...
     """
     flat = matrices.flatten(1) / matrices.shape[-1]
     return float(torch.nn.functional.pdist(flat).mean()), float(flat.square().sum(1).mean().sqrt())
@@ -151,12 +139,6 @@ def measure(
         stddev: predictive standard deviation there, ``(M,)``.
         grams: sampled Gram matrices of the hidden layer, ``(S, M, M)``.
         kernels: correlations that the output layer gives them, ``(S, M, M)``.
-
-    >>> grid = np.linspace(-6, 6, 25)
-    >>> grams = torch.stack([torch.zeros(25, 25), torch.ones(25, 25)])
-    >>> numbers = measure(grid, abs(grid), grams, grams)
-    >>> numbers["stddev_gap"], numbers["stddev_outside"], round(numbers["kernel_distance"], 3)
-    (0.857..., 5.25, 1.0)
     """
     size = np.abs(grid)
     distance, norm = variety(grams)
@@ -178,10 +160,8 @@ def run_one(
     """Train one model and look at its posterior."""
     data = toy_data(seed)
     x, y = data.x[:, None], data.y[:, None]
-    shape: dict[str, Any] = {"depth": settings.depth, "width": settings.width}
-    scaled = ScaledModel.build(
-        process, x, y, num_inducing=settings.num_inducing, seed=seed, **shape
-    )
+    sizes: dict[str, Any] = {n: getattr(settings, n) for n in ("depth", "width", "num_inducing")}
+    scaled = ScaledModel.build(process, x, y, seed=seed, **sizes)
     model, rows = scaled.model, scaled.standardise(x, y)
     history = run_training(model, *rows, settings.protocol, seed=seed, progress=progress)
     if history.stopped_by == "interrupt":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 
 from deepwishart import plots
 from deepwishart._support.files import write_atomically
-from deepwishart.reproduction.report.statistics import Estimate, estimate
+from deepwishart.reproduction.report.statistics import Estimate, estimate, sign
+from deepwishart.reproduction.report.tables import Cell
 from deepwishart.reproduction.toy.comparison import ToyRun, ToySettings
-
-__all__ = ["Comparison", "compare", "figures", "markdown", "summary", "write_report"]
 
 NAMES = {"dwp": "deep Wishart process", "dgp": "deep Gaussian process"}
 # What the paper's claims are about, and how the table of seeds calls it.
@@ -33,15 +32,25 @@ FORMATS: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None},
 }
 INPUT, TARGET = "x (original units)", "y (standard deviations)"
-# Key and what it is, in the order of the table.
-NUMBERS = (
-    ("elbo", "ELBO, nats per point"),
-    ("noise", "learned noise, standard deviations of y"),
-    ("stddev_data", "predictive standard deviation among the data, 2 <= abs(x) <= 4"),
-    ("stddev_gap", "predictive standard deviation in the gap, abs(x) < 2"),
-    ("stddev_outside", "predictive standard deviation outside, 4 < abs(x) <= 6"),
-    ("gram_distance", "mean distance of two sampled Gram matrices, relative to their size"),
-    ("kernel_distance", "mean distance of two sampled output correlations, per entry"),
+NUMBERS = {
+    "elbo": "ELBO, nats per point",
+    "noise": "learned noise, standard deviations of y",
+    "stddev_data": "predictive standard deviation among the data, 2 <= abs(x) <= 4",
+    "stddev_gap": "predictive standard deviation in the gap, abs(x) < 2",
+    "stddev_outside": "predictive standard deviation outside, 4 < abs(x) <= 6",
+    "gram_distance": "mean distance of two sampled Gram matrices, relative to their size",
+    "kernel_distance": "mean distance of two sampled output correlations, per entry",
+}
+ABOUT_PICTURES = (
+    "The pictures are of the first seed, which need not look like the average. "
+    "Lines of one colour belong to one posterior sample. The features of the deep Wishart "
+    "process are a root of the sampled Gram matrix, in a random rotation for every sample: any "
+    "is as good as another, which is why variety is measured on Gram matrices, and on the "
+    "correlations between function values that follow from them. Those of the deep Gaussian "
+    "process are as its posterior has them. The size of features has no meaning of its own "
+    "either: the output kernel's lengthscale makes up for it. That is why distances are taken "
+    "relative to it; plain distances between Gram matrices, which were tried first, mostly "
+    "compare sizes."
 )
 
 
@@ -58,10 +67,8 @@ class Comparison(NamedTuple):
     def verdict(self) -> str:
         """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count from two standard
         errors on, and one seed decides nothing."""
-        mean, error, _ = self.difference
-        if error is None or error >= 0.5 * abs(mean):
-            return "undecided"
-        return "larger" if mean > 0 else "smaller"
+        words = {"better": "larger", "worse": "smaller"}
+        return words.get(sign(self.difference), "undecided")
 
     @property
     def share(self) -> str:
@@ -82,7 +89,7 @@ def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
             f"{sorted(values['dwp'])} and {sorted(values['dgp'])}."
         )
     found = {}
-    for key, _ in NUMBERS:
+    for key in NUMBERS:
         dwp, dgp = ([values[process][seed][key] for seed in values["dwp"]] for process in NAMES)
         differences = [a - b for a, b in zip(dwp, dgp, strict=True)]
         larger = sum(difference > 0 for difference in differences)
@@ -93,17 +100,12 @@ def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
 def summary(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Any]:
     """Everything as plain numbers: settings, every run, means and differences; no error of a mean
     (``None``) where there is one seed."""
-    compared = {
-        key: {
-            **{
-                name: {"mean": found.mean, "standard_error": found.standard_error}
-                for name, found in zip(("dwp", "dgp", "difference"), one[:3], strict=True)
-            },
-            "seeds_where_dwp_is_larger": one.larger,
-            "dwp_is": one.verdict,
-        }
-        for key, one in compare(runs).items()
-    }
+    compared: dict[str, dict[str, Any]] = {}
+    for key, one in compare(runs).items():
+        for name, found in zip(one._fields, one[:3], strict=False):
+            numbers = {"mean": found.mean, "standard_error": found.standard_error}
+            compared.setdefault(key, {})[name] = numbers
+        compared[key] |= {"seeds_where_dwp_is_larger": one.larger, "dwp_is": one.verdict}
     each = [{"process": run.process, "seed": run.seed, **run.numbers} for run in runs]
     return {"settings": settings.to_dict(), "comparison": compared, "runs": each}
 
@@ -128,58 +130,38 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
         "| | DWP | DGP | DWP - DGP | seeds with DWP larger |",
         "|---|---|---|---|---|",
     ]
-    for key, name in NUMBERS:
-        one = compared[key]
-        cells = [_plus_minus(found) for found in one[:3]]
-        lines.append(f"| {name} | {' | '.join(cells)} | {one.share} |")
-    lines += ["", "## Does the paper's claim hold here?", "", *_claims(compared), ""]
-    lines += ["## Seed by seed, DWP / DGP", "", *_seed_table(runs), ""]
-    for process in NAMES:
-        lines += [f"## The {NAMES[process]}, seed {runs[0].seed}", ""]
-        lines += [f"![{NAMES[process]}]({process}.png)", ""]
-    lines += ["## Side by side", "", "![both](side_by_side.png)", ""]
-    lines.append(
-        "The pictures are of the first seed, which need not look like the average. "
-        "Lines of one colour belong to one posterior sample. The features of the deep Wishart "
-        "process are a root of the sampled Gram matrix, in a random rotation for every sample: any "
-        "is as good as another, which is why variety is measured on Gram matrices, and on the "
-        "correlations between function values that follow from them. Those of the deep Gaussian "
-        "process are as its posterior has them. The size of features has no meaning of its own "
-        "either: the output kernel's lengthscale makes up for it. That is why distances are taken "
-        "relative to it; plain distances between Gram matrices, which were tried first, mostly "
-        "compare sizes."
-    )
-    return "\n".join(lines) + "\n"
-
-
-def _seed_table(runs: Sequence[ToyRun]) -> list[str]:
-    """The numbers of the claims for every seed: the pictures show the first, which stands for
-    itself only."""
-    headings = ["seed", *(column for _, column in CLAIMS.values())]
-    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    numbers = {(run.seed, run.process): run.numbers for run in runs}
-    for seed in dict.fromkeys(run.seed for run in runs):
-        dwp, dgp = numbers[seed, "dwp"], numbers[seed, "dgp"]
-        cells = [f"{dwp[key]:.3f} / {dgp[key]:.3f}" for key in CLAIMS]
-        lines.append(f"| {seed} | {' | '.join(cells)} |")
-    return lines
-
-
-def _plus_minus(found: Estimate) -> str:
-    error = found.standard_error
-    return f"{found.mean:.3f}" if error is None else f"{found.mean:.3f} ± {error:.3f}"
-
-
-def _claims(compared: Mapping[str, Comparison]) -> list[str]:
-    """The paper's two sentences, each with what was measured."""
-    return [
+    for key, name in NUMBERS.items():
+        cells = [Cell(*found, decimals=3).number() for found in compared[key][:3]]
+        lines.append(_row(name, *cells, compared[key].share))
+    lines += [
+        "",
+        "## Does the paper's claim hold here?",
+        "",
         'The paper: the DWP\'s features are "more varied", which "allows for a greater predictive '
         'uncertainty in the posterior away from the data". A difference counts here from two '
         "standard errors on. That is a mild test: with five seeds, chance alone passes it in one "
         "comparison of nine.",
         "",
         *(f"- {claim}: {_sentence(compared[key])}" for key, (claim, _) in CLAIMS.items()),
+        "",
+        "## Seed by seed, DWP / DGP",
+        "",
+        _row("seed", *(column for _, column in CLAIMS.values())),
+        "|---" * (1 + len(CLAIMS)) + "|",
     ]
+    numbers = {(run.seed, run.process): run.numbers for run in runs}
+    for seed in dict.fromkeys(run.seed for run in runs):
+        dwp, dgp = numbers[seed, "dwp"], numbers[seed, "dgp"]
+        lines.append(_row(seed, *(f"{dwp[key]:.3f} / {dgp[key]:.3f}" for key in CLAIMS)))
+    lines.append("")
+    for process, name in NAMES.items():
+        lines += [f"## The {name}, seed {runs[0].seed}", "", f"![{name}]({process}.png)", ""]
+    lines += ["## Side by side", "", "![both](side_by_side.png)", "", ABOUT_PICTURES]
+    return "\n".join(lines) + "\n"
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _sentence(one: Comparison) -> str:
@@ -218,9 +200,8 @@ def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> li
     }
     for name, text in texts.items():
         write_atomically(out / name, text)
-    pictures = figures(runs, settings)
     files = [out / name for name in texts]
-    for name, figure in pictures.items():
+    for name, figure in figures(runs, settings).items():
         for ending, metadata in FORMATS.items():
             files.append(out / f"{name}.{ending}")
             with rc_context({"svg.hashsalt": name}):

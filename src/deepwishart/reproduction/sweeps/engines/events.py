@@ -8,8 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
-__all__ = ["Broken", "Engine", "Event", "Finished", "Losses", "Lost", "Started", "Stepped"]
-
 _MAX_LOSSES = 3
 
 
@@ -68,21 +66,10 @@ class Engine(Protocol):
         ...
 
 
-class Losses:
-    """Decides whether a lost run is tried again: a run that takes its worker down every time must
-    not do so for ever.
-
-    >>> losses, spec = Losses(), RunSpec("yacht", 0, "dwp", 2)
-    >>> [type(losses.event(spec, "killed")).__name__ for _ in range(3)]
-    ['Lost', 'Lost', 'Broken']
-    """
-
-    def __init__(self) -> None:
-        self._counts: Counter[RunSpec] = Counter()
-
-    def event(self, spec: RunSpec, reason: str) -> Lost | Broken:
-        """What to report of this loss: ``Lost`` if the run is to be tried again."""
-        self._counts[spec] += 1
-        if self._counts[spec] < _MAX_LOSSES:
-            return Lost(spec, reason)
-        return Broken(spec, f"{reason} ({_MAX_LOSSES} times in all)")
+def count_loss(losses: Counter[RunSpec], spec: RunSpec, reason: str) -> Lost | Broken:
+    """What to report of a loss: ``Lost`` if the run is to be tried again, but one that takes its
+    worker down every time must not do so for ever."""
+    losses[spec] += 1
+    if losses[spec] < _MAX_LOSSES:
+        return Lost(spec, reason)
+    return Broken(spec, f"{reason} ({_MAX_LOSSES} times in all)")

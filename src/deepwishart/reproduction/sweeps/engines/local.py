@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Losses, Lost
+from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Lost, count_loss
 from deepwishart.reproduction.sweeps.engines.worker import carry_out, work
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
-
-__all__ = ["LocalEngine"]
 
 
 class LocalEngine:
@@ -26,10 +24,9 @@ class LocalEngine:
     started them: a script keeps its own work under ``if __name__ == "__main__":``.
 
     Args:
-        settings: what all runs have in common.
+        settings, execution: what all runs have in common.
         store: where runs keep checkpoints and workers their logs.
         num_workers: number of processes.
-        execution: threads of each process, device, and how often to save.
 
     >>> import tempfile
     >>> engine = LocalEngine(Settings(), ResultsStore(tempfile.gettempdir()), num_workers=2)
@@ -53,7 +50,7 @@ class LocalEngine:
 
     def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
         """Carry out all runs; closing the iterator stops those in flight."""
-        waiting, losses = deque(specs), Losses()
+        waiting, losses = deque(specs), Counter[RunSpec]()
         count = min(self.num_workers, len(waiting))
         workers = [_Worker(number, self._store, self._common) for number in range(count)]
         try:
@@ -98,14 +95,14 @@ class _Worker:
         with suppress(OSError):  # of a process that is dead; the next event will say so
             self.events.send((spec, self._store.checkpoint_dir(spec)))
 
-    def next_event(self, losses: Losses) -> Event:
+    def next_event(self, losses: Counter[RunSpec]) -> Event:
         """What the worker sends, or what its death means for its run."""
         assert self.spec is not None
         spec = self.spec
         try:
             event: Event = self.events.recv()
         except (EOFError, OSError):
-            event = losses.event(spec, self._obituary())
+            event = count_loss(losses, spec, self._obituary())
             self._process = None
         if isinstance(event, Finished | Broken | Lost):
             self.spec = None

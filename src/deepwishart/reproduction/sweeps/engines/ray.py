@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Losses, Lost
+from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Lost, count_loss
 from deepwishart.reproduction.sweeps.engines.worker import carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
-
-__all__ = ["RayEngine"]
 
 _POLL_SECONDS = 0.5
 
@@ -27,13 +25,11 @@ class RayEngine:
     beginning otherwise.
 
     Args:
-        settings: what all runs have in common.
+        settings, execution: what all runs have in common; a run asks for as many CPUs as threads.
         store: where runs keep checkpoints.
         datasets: data sets by name.
-        address: address of the cluster, as for ``ray.init``; ``"auto"`` finds the one that
-            this machine belongs to.
+        address: as for ``ray.init``; ``"auto"`` finds the cluster that this machine belongs to.
         num_workers: largest number of runs in flight; as many as the cluster holds if ``None``.
-        execution: threads of each run (as many CPUs are asked for), device, and how often to save.
         gpus_per_run: GPUs that a run asks for; may be a fraction.
 
     Raises:
@@ -51,11 +47,9 @@ class RayEngine:
         execution: Execution | None = None,
         gpus_per_run: float = 0.0,
     ) -> None:
-        self._settings = settings
-        self._store = store
-        self._datasets = datasets
+        self._settings, self._store, self._datasets = settings, store, datasets
         self._execution = execution or Execution()
-        self._gpus = gpus_per_run
+        self._gpus, self._limit = gpus_per_run, num_workers
         ray = _import_ray()
         self._leave_running = ray.is_initialized()
         if not self._leave_running:
@@ -66,7 +60,6 @@ class RayEngine:
                     f"No Ray cluster was found at {address!r}: {error} Start one with 'ray start "
                     "--head', or name its address with --address."
                 ) from error
-        self._limit = num_workers
 
     @property
     def num_workers(self) -> int:
@@ -81,7 +74,7 @@ class RayEngine:
     def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
         """Carry out all runs; closing the iterator stops those in flight."""
         ray = _import_ray()
-        waiting, losses = deque(specs), Losses()
+        waiting, losses = deque(specs), Counter[RunSpec]()
         data = {name: ray.put(dataset) for name, dataset in self._datasets.items()}
         board = _make_board(ray)
         task = ray.remote(_carry_out).options(
@@ -146,11 +139,11 @@ def _make_board(ray: Any) -> Any:
     return Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
 
 
-def _result(ray: Any, reference: Any, spec: RunSpec, losses: Losses) -> Event:
+def _result(ray: Any, reference: Any, spec: RunSpec, losses: Counter[RunSpec]) -> Event:
     try:
         finished: Finished = ray.get(reference)
     except ray.exceptions.RayTaskError as error:  # raised by the run itself
         return Broken(spec, f"{type(error.cause).__name__}: {error.cause}")
     except ray.exceptions.RayError as error:  # its worker or node is gone
-        return losses.event(spec, f"{type(error).__name__} on the cluster")
+        return count_loss(losses, spec, f"{type(error).__name__} on the cluster")
     return finished

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from deepwishart.reproduction.datasets import Dataset
     from deepwishart.training import ProgressEvent
 
-__all__ = ["CarryOut", "carry_out", "work"]
-
-CarryOut = Callable[..., Finished]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _REPORT_SECONDS = 0.5
 
@@ -59,7 +56,7 @@ def work(
     number: int,
     settings: Settings,
     execution: Execution,
-    carry_out: CarryOut,
+    carry_out: Callable[..., Finished],
 ) -> None:
     """A process of the local engine: receives runs and their checkpoint directories, sends events.
 
