@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["check_generator", "number", "probabilities", "shown", "tensor", "whole", "whole_number"]
-
 _MOST = 2**31 - 1
 _LONGEST = 60
 

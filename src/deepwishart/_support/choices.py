@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["check_choice", "suggest", "unknown"]
-
 
 def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
     """ " Did you mean ...?", or nothing; upper and lower case are the same.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["PARTIAL", "sync_directory", "write_atomically"]
-
 PARTIAL = ".partial"
 
 

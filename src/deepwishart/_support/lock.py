@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["LOCK", "InUseError", "locked"]
-
 LOCK = ".lock"
 
 

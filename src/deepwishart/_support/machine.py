@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["resolve_device", "threads"]
-
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:

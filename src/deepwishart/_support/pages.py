@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["make_page", "picture", "recolour", "style", "table"]
-
 # Colours of pictures, and what the style calls them in light and in dark.
 _COLOURS = {
     "#000000": "currentColor",

@@ -44,8 +44,6 @@ from deepwishart.pipeline import (
 from deepwishart.predict import Predictive
 from deepwishart.training import History, Protocol, make_progress, still_rising
 
-__all__ = ["DeepKernelEstimator"]
-
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 
 

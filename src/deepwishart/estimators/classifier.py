@@ -18,8 +18,6 @@ from deepwishart.likelihoods import Bernoulli, Categorical, ClassLikelihood
 from deepwishart.persistence import ModelFileError
 from deepwishart.pipeline import ClassPredictive, number_classes
 
-__all__ = ["DeepKernelClassifier"]
-
 
 @dataclass(eq=False, repr=False)
 class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-__all__ = ["conformal_quantile"]
-
 
 def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
     r"""The :math:`\lceil (n + 1) c \rceil`-th smallest of n scores, for each column.

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Estimator = TypeVar("Estimator", bound=DeepKernelEstimator)
 
-__all__ = ["build_model", "check_record", "current_names", "from_record", "to_record"]
-
 _CONFORMITY = "conformity_scores"
 _LAYER = r"layers\.\d+|output"
 Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]

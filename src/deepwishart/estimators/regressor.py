@@ -18,8 +18,6 @@ from deepwishart.likelihoods import HeteroscedasticStudentT, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.pipeline import Fitted, RescaledPredictive
 
-__all__ = ["DeepKernelRegressor"]
-
 
 @dataclass(eq=False, repr=False)
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator):

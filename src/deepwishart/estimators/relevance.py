@@ -14,8 +14,6 @@ from deepwishart.likelihoods import ClassLikelihood
 if TYPE_CHECKING:
     from deepwishart.estimators.base import DeepKernelEstimator
 
-__all__ = ["Dependence", "Relevance", "dependence", "lengthscales", "relevance"]
-
 
 class Relevance(NamedTuple):
     """What one input, or a group of them, is worth.

@@ -18,16 +18,6 @@ from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
 
-__all__ = [
-    "STRUCTURE",
-    "check_config",
-    "check_conformity",
-    "check_history",
-    "is_count",
-    "is_number",
-    "require",
-]
-
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
     *("process", "depth", "width", "n_inducing", "kernel", "dtype", "jitter"),

@@ -9,8 +9,6 @@ import torch
 
 from deepwishart.predict import Predictive
 
-__all__ = ["ClassPredictive"]
-
 
 class ClassPredictive:
     r"""A :class:`deepwishart.Predictive` over classes, with their labels:

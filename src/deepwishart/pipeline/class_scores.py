@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Reliability", "reliability", "score_classes"]
-
 
 def score_classes(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
     r"""Log loss, accuracy and Brier score of predicted classes:

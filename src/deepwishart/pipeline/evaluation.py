@@ -17,8 +17,6 @@ from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
 from deepwishart.pipeline.scaled_model import RescaledPredictive
 
-__all__ = ["Bound", "estimate_elbo", "score", "score_constant", "score_gaussian"]
-
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
 

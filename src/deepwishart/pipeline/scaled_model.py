@@ -15,8 +15,6 @@ from deepwishart.models import DeepKernelProcess, Posterior, build
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.predict import Predictive
 
-__all__ = ["RescaledPredictive", "ScaledModel"]
-
 
 @dataclass
 class ScaledModel:

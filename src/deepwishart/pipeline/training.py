@@ -22,8 +22,6 @@ from deepwishart.training import (
     train_deterministic,
 )
 
-__all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
-
 COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py
 _WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
 _PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from deepwishart.tables.problems import TableError
 
-__all__ = ["Dialect", "find_dialect"]
-
 _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 _NAMES = {mark: name for name, mark in _SEPARATORS.items()}
 _DECIMALS = {".": "point", ",": "comma"}

@@ -10,8 +10,6 @@ import polars as pl
 from deepwishart.tables.columns import MISSING, as_text
 from deepwishart.tables.problems import TableError, listing, quoted
 
-__all__ = ["holds_classes", "read_labels"]
-
 _MOST_CLASSES = 100
 
 

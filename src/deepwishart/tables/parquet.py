@@ -8,8 +8,6 @@ from pathlib import Path
 
 from deepwishart.tables.problems import TableError
 
-__all__ = ["check_parquet"]
-
 _DECODE = """
 import sys
 import polars

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import TracebackType
 
-__all__ = ["Problems", "TableError", "listing", "quoted"]
-
 _LONGEST = 60
 
 

@@ -22,8 +22,6 @@ from deepwishart.tables.dialect import Dialect, find_dialect
 from deepwishart.tables.parquet import check_parquet
 from deepwishart.tables.problems import TableError, quoted
 
-__all__ = ["STANDARD_INPUT", "TableFile", "open_table", "read_table", "stream_table"]
-
 STANDARD_INPUT = "-"
 # A damaged Parquet file can make polars panic, which is not even an Exception to Python.
 _UNREADABLE = (PolarsError, PanicException)

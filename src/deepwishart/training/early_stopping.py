@@ -9,8 +9,6 @@ import numpy as np
 
 from deepwishart.training.history import History
 
-__all__ = ["Plateau", "still_rising"]
-
 _BLOCK = 10  # steps averaged before a line is fitted: neighbours are alike
 
 
