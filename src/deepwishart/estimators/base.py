@@ -20,6 +20,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from deepwishart import pipeline
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
@@ -29,18 +30,7 @@ from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.models import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
-from deepwishart.pipeline import (
-    Candidate,
-    Fitted,
-    ScaledModel,
-    adjust_protocol,
-    checkpoint_store,
-    estimate_elbo,
-    inducing_points,
-    model_options,
-    run_training,
-    search_model,
-)
+from deepwishart.pipeline import Candidate, Fitted, ScaledModel
 from deepwishart.predict import Predictive
 from deepwishart.training import History, Protocol, make_progress, still_rising
 
@@ -99,7 +89,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         """Targets as numbers, ``(N,)`` or ``(N, D)``; with ``reset``, learn what they are like."""
 
-    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def _set_apart(
+        self, inputs: np.ndarray, reset: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Inputs, and what of them is for the likelihood: ``(N, 1)``, added to latents."""
         return inputs, None
 
@@ -134,8 +126,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         checks.check_parameters(self.get_params(deep=False))
         self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
-        inputs, targets = self._check_training_data(X, y, reset=not continuing)
-        inputs, extra = self._set_apart(inputs)
+        targets = self._check_targets(y, reset=not continuing)
+        inputs = self._check_inputs(X, reset=not continuing, ensure_min_samples=2)
+        check_consistent_length(inputs, targets)
+        inputs, extra = self._set_apart(inputs, reset=not continuing)
         table = targets.reshape(len(targets), -1)
         if continuing:
             self._check_same_structure(targets)
@@ -167,7 +161,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if not isinstance(self.depth, str):
             only = self._candidate(self._make_likelihood(), *data)
             return only.fit(int(self.depth), only.shallow if self.depth == 1 else only.deep)
-        return search_model([self._candidate(each, *data) for each in self._likelihoods()])
+        return pipeline.search_model([self._candidate(each, *data) for each in self._likelihoods()])
 
     def _candidate(
         self,
@@ -181,7 +175,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         parts = not isinstance(size, str) and (size or rows) < rows
         if output == "auto" and (parts or not isinstance(likelihood, Gaussian | None)):
             output = "inducing"
-        options = model_options(self.protocol, rows, output)
+        options = pipeline.model_options(self.protocol, rows, output)
         output = options.pop("output")
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
         options["extra"] = extra
@@ -199,7 +193,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         def points(depth: int) -> int:
             if not isinstance(self.n_inducing, str):
                 return int(self.n_inducing)
-            return inducing_points(rows, depth, output == "collapsed")
+            return pipeline.inducing_points(rows, depth, output == "collapsed")
 
         return Candidate(fit, points(1), points(2))
 
@@ -241,7 +235,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """Train as the parameters say; a model that continues has annealed already."""
         model = scaled.model
         kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
-        protocol = adjust_protocol(
+        protocol = pipeline.adjust_protocol(
             self.protocol,
             len(data[0]),
             max_iter=self.max_iter,
@@ -254,10 +248,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
-            store = checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
+            store = pipeline.checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
         label = f"{model.process}, depth {model.depth}"
         with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
-            history = run_training(
+            history = pipeline.run_training(
                 model,
                 *data,
                 protocol,
@@ -270,7 +264,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             )
         generator = torch.Generator(model.device).manual_seed(self.seed_)
         samples = int(self.n_predict_samples)
-        bound = estimate_elbo(model, *data, num_samples=samples, generator=generator)
+        bound = pipeline.estimate_elbo(model, *data, num_samples=samples, generator=generator)
         return Fitted(scaled, history, bound)
 
     # ---- prediction -------------------------------------------------------------------------
@@ -325,16 +319,12 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
         """
         check_is_fitted(self, "model_")
-        options: Any = {"groups": groups, "n_repeats": n_repeats, "random_state": random_state}
-        return relevance(self, X, y, **options)
+        return relevance(self, X, y, groups, n_repeats, random_state)
 
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""
         check_is_fitted(self, "model_")
-        X = checks.check_numeric(X)
-        inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
-        checks.check_finite(inputs, self._names())
-        inputs, offset = self._set_apart(inputs)
+        inputs, offset = self._set_apart(self._check_inputs(X, reset=False))
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
         return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_, offset)
 
@@ -359,20 +349,21 @@ class DeepKernelEstimator(BaseEstimator, ABC):
 
     # ---- data -------------------------------------------------------------------------------
 
-    def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        targets = self._check_targets(y, reset)
+    def _check_inputs(self, X: Any, **options: Any) -> np.ndarray:
         X = checks.check_numeric(X)
-        inputs = validate_data(self, X, **checks.NUMBERS, ensure_min_samples=2, reset=reset)
-        checks.check_finite(inputs, checks.column_names(X))
-        check_consistent_length(inputs, targets)
-        return inputs, targets
+        inputs = validate_data(self, X, **checks.NUMBERS, **options)
+        checks.check_finite(inputs, self._names() or checks.column_names(X))
+        return inputs
 
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
     def _check_same_structure(self, targets: np.ndarray) -> None:
-        for name, fitted in self._fitted_structure.items():
+        structure = dict(self._fitted_structure)
+        if hasattr(self, "_fitted_likelihood"):  # a regressor's
+            structure["likelihood"] = self._fitted_likelihood
+        for name, fitted in structure.items():
             now = getattr(self, name)
             if not (isinstance(now, str) and now == "auto") and now is not fitted and now != fitted:
                 raise ValueError(

@@ -58,12 +58,11 @@ def lengthscales(estimator: DeepKernelEstimator) -> np.ndarray | None:
 
 def relevance(
     estimator: DeepKernelEstimator,
-    X: Any = None,
-    y: Any = None,
-    *,
-    groups: Mapping[str, Sequence[int]] | None = None,
-    n_repeats: int = 5,
-    random_state: int = 0,
+    X: Any,
+    y: Any,
+    groups: Mapping[str, Sequence[int]] | None,
+    n_repeats: int,
+    random_state: int,
 ) -> list[Relevance]:
     r"""See :meth:`deepwishart.DeepKernelRegressor.relevance`.
 
@@ -75,27 +74,23 @@ def relevance(
         raise ValueError("relevance needs both X and y, or neither.")
     names = estimator._names() or [f"x{n}" for n in range(1, estimator.n_features_in_ + 1)]
     parts = groups or {name: [index] for index, name in enumerate(names)}
-    scales = lengthscales(estimator)
-    changes: dict[str, np.ndarray] = {}
+    scales, random = lengthscales(estimator), np.random.default_rng(random_state)
     if X is not None:
         rows = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
-        random = np.random.default_rng(random_state)
         before = _log_prob(estimator, rows, y)
-        for name, columns in parts.items():
+    found = []
+    for name, columns in parts.items():
+        scale = mean = error = None
+        if scales is not None:
+            scale = float(np.square(1.0 / scales[list(columns)]).sum() ** -0.5)
+        if X is not None:
             after = []
             for _ in range(n_repeats):
                 shuffled, order = rows.copy(), random.permutation(len(rows))
                 shuffled[:, list(columns)] = rows[order][:, list(columns)]
                 after.append(_log_prob(estimator, shuffled, y))
-            changes[name] = before - np.mean(after, axis=0)
-    found = []
-    for name, columns in parts.items():
-        scale = None
-        if scales is not None:
-            scale = float(np.square(1.0 / scales[list(columns)]).sum() ** -0.5)
-        change = changes.get(name)
-        error = None if change is None else float(change.std(ddof=1) / math.sqrt(len(change)))
-        mean = None if change is None else float(change.mean())
+            change = before - np.mean(after, axis=0)
+            mean, error = float(change.mean()), float(change.std(ddof=1) / math.sqrt(len(change)))
         found.append(Relevance(name, scale, mean, error))
     return found
 

@@ -17,6 +17,7 @@ from deepwishart.estimators.checks import DTYPES
 from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
+from deepwishart.training.history import COLUMNS
 
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
@@ -26,7 +27,6 @@ STRUCTURE = (
 # With what version 0.1, which did not say, had.
 _SINCE_0_2 = {"output": "inducing", "posterior": "bartlett", "ard": True}
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
-_HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 _TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
 _POINTS = (
@@ -94,7 +94,7 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
 
 def check_history(history: Mapping[str, Any]) -> None:
     """Refuse a history whose columns are no lists of numbers."""
-    for name in (*_HISTORY, "recoveries"):
+    for name in (*COLUMNS, "recoveries"):
         values = history.get(name)
         numbers = isinstance(values, list) and all(is_number(value) for value in values)
         require(numbers, f"{name} of the history is no list of numbers")

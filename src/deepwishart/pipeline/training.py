@@ -90,10 +90,8 @@ def adjust_protocol(
     if learning_rate is not None:
         final = base.final_learning_rate * learning_rate / base.learning_rate
         changes |= {"learning_rate": learning_rate, "final_learning_rate": final}
-    if kl_anneal is not None:
-        changes["kl_anneal"] = kl_anneal
-    if num_samples is not None:
-        changes["num_samples"] = num_samples
+    given = {"kl_anneal": kl_anneal, "num_samples": num_samples}
+    changes |= {name: value for name, value in given.items() if value is not None}
     size = base.batch_size if isinstance(batch_size, str) else batch_size
     changes["batch_size"] = None if size is None or size >= num_rows else size
     return base.replace(**changes)

@@ -1,0 +1,143 @@
+"""Predictions of classes under the names that their users gave them, and their scores."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from deepwishart.predict import Predictive
+
+
+class ClassPredictive:
+    r"""A :class:`deepwishart.Predictive` over classes, with their labels:
+
+    .. math:: p(y = c) = \frac1S \sum_s \int p(c \mid f)\, \mathcal N(f; m_s, v_s)\, df.
+
+    Args:
+        predictive: prediction of numbers of classes.
+        classes: labels in the order of those numbers, ``(C,)``.
+
+    Attributes:
+        log_probs: log probability of every class, ``(N, C)``.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
+    >>> likelihood = dw.likelihoods.Bernoulli()
+    >>> model = dw.build("dwp", X, (X > 0).double(), num_inducing=4, likelihood=likelihood)
+    >>> prediction = ClassPredictive(model.predict(X, num_samples=5), np.array(["no", "yes"]))
+    >>> prediction.probs.shape, str(prediction.mode[-1]), prediction.sample(3).shape
+    ((8, 2), 'yes', (3, 8))
+    """
+
+    def __init__(self, predictive: Predictive, classes: np.ndarray) -> None:
+        self.numbered, self.classes = predictive, classes
+        log_probs = predictive.log_probs.cpu().numpy().astype(np.float64)
+        # Rounding, in single precision above all, leaves sums that are not quite one.
+        self.log_probs = log_probs - np.logaddexp.reduce(log_probs, axis=1, keepdims=True)
+
+    def __len__(self) -> int:
+        return len(self.numbered)
+
+    @property
+    def num_samples(self) -> int:
+        """Number of posterior samples in the mixture."""
+        return self.numbered.num_samples
+
+    @property
+    def probs(self) -> np.ndarray:
+        """Probability of every class, ``(N, C)``."""
+        return np.exp(self.log_probs)
+
+    @property
+    def mode(self) -> np.ndarray:
+        """The most probable label of every row, ``(N,)``."""
+        return self.classes[self.log_probs.argmax(1)]
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """Log probability of each row's label, ``(N,)``."""
+        labels = np.asarray(y)
+        if labels.shape != (len(self),):
+            raise ValueError(f"y must be {len(self)} labels, got shape {labels.shape}.")
+        return self.log_probs[np.arange(len(self)), number_classes(labels, self.classes)]
+
+    def sample(self, num_samples: int = 1, generator: torch.Generator | None = None) -> np.ndarray:
+        """Draws of the labels, ``(num_samples, N)``; each picks one posterior sample for all
+        rows."""
+        return self.classes[self.numbered.sample(num_samples, generator).long().cpu().numpy()]
+
+
+def number_classes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """For each label its place in ``classes``, which are sorted; others are refused.
+
+    >>> number_classes(np.array(["yes", "no", "yes"]), np.array(["no", "yes"]))
+    array([1, 0, 1])
+    """
+    places = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    other = classes[places] != labels
+    if other.any():
+        raise ValueError(
+            f"y holds {labels[other].tolist()[0]!r}, which is none of the {len(classes)} classes: "
+            f"{', '.join(map(repr, classes[:5].tolist()))}{', ...' if len(classes) > 5 else ''}."
+        )
+    return places
+
+
+def score_classes(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    r"""Log loss, accuracy and Brier score of predicted classes:
+
+    .. math:: -\frac1N \sum_n \log p_{n y_n}, \qquad \frac1N \sum_n [\arg\max_c p_{nc} = y_n],
+              \qquad \frac{1}{2N} \sum_{nc} (p_{nc} - [y_n = c])^2.
+
+    The Brier score is between 0 and 1; for two classes it is the mean of :math:`(p - y)^2`.
+
+    Args:
+        log_probs: log probability of every class, ``(N, C)``.
+        y: numbers of the true classes, ``(N,)``.
+
+    >>> scores = score_classes(np.log([[0.8, 0.2], [0.6, 0.4]]), np.array([0, 1]))
+    >>> {name: round(value, 3) for name, value in scores.items()}
+    {'log_loss': 0.57, 'accuracy': 0.5, 'brier': 0.2}
+    """
+    y = np.asarray(y, dtype=int)
+    truth = np.eye(log_probs.shape[1])[y]
+    return {
+        "log_loss": float(-log_probs[np.arange(len(y)), y].mean()),
+        "accuracy": float((log_probs.argmax(1) == y).mean()),
+        "brier": float(0.5 * np.square(np.exp(log_probs) - truth).sum(1).mean()),
+    }
+
+
+class Reliability(NamedTuple):
+    """In each bin of probabilities that were said: their mean, how often the class was the true
+    one, and how many there are; ``(B,)`` each, empty bins left out."""
+
+    said: np.ndarray
+    happened: np.ndarray
+    number: np.ndarray
+
+
+def reliability(probs: np.ndarray, y: np.ndarray, bins: int = 10) -> Reliability:
+    """How often what was said to have some probability came true.
+
+    Of two classes the second is looked at, of more every one.
+
+    Args:
+        probs: probability of every class, ``(N, C)``.
+        y: numbers of the true classes, ``(N,)``.
+        bins: number of bins, of equal width.
+
+    >>> curve = reliability(np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]]), np.array([0, 1, 1]), 2)
+    >>> curve.said.round(2).tolist(), curve.happened.tolist(), curve.number.tolist()
+    ([0.15, 0.9], [0.5, 1.0], [2, 1])
+    """
+    truth = np.eye(probs.shape[1])[np.asarray(y, dtype=int)]
+    first = 1 if probs.shape[1] == 2 else 0
+    said, happened = probs[:, first:].ravel(), truth[:, first:].ravel()
+    place = np.minimum((said * bins).astype(int), bins - 1)
+    number = np.bincount(place, minlength=bins)
+    sums = (np.bincount(place, weights=values, minlength=bins) for values in (said, happened))
+    kept = number > 0
+    means = [(total / np.maximum(number, 1))[kept] for total in sums]
+    return Reliability(means[0], means[1], number[kept])
