@@ -29,14 +29,8 @@ def whole(value: Any) -> int | None:
 
 
 def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: int = _MOST) -> int:
-    """An integer from ``least`` to ``most``; ``ValueError`` otherwise.
-
-    Args:
-        name: of the argument.
-        value: what was given for it.
-        least: smallest value.
-        also: what else the argument may be, for the message.
-        most: largest value.
+    """An integer from ``least`` to ``most``; ``ValueError`` otherwise, which says what the argument
+    may ``also`` be.
 
     >>> whole_number("depth", np.int64(3))
     3
@@ -109,9 +103,17 @@ def tensor(name: str, values: Any) -> Tensor:
     (tensor([[1, 2]]), False)
     """
     if isinstance(values, Tensor):
-        kind = _odd_kind(values)
-        if kind:
-            raise ValueError(f"{name} must be an ordinary tensor of real numbers, got {kind}.")
+        odd = {
+            "nested": values.is_nested,
+            "quantised": values.is_quantized,
+            "complex": values.is_complex(),
+            f"{values.layout} on {values.device}": values.layout != torch.strided or values.is_meta,
+        }
+        if any(odd.values()):
+            kind = next(kind for kind, found in odd.items() if found)
+            raise ValueError(
+                f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
+            )
         return values.detach()
     try:
         if values is None:  # which NumPy takes for NaN
@@ -140,13 +142,3 @@ def shown(value: Any) -> str:
     except Exception:  # an integer of thousands of digits, or what the types of others raise
         return f"this {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _odd_kind(values: Tensor) -> str:
-    """What is not ordinary about a tensor, if anything."""
-    if values.is_nested or values.is_quantized or values.is_complex():
-        kinds = {"nested": values.is_nested, "quantised": values.is_quantized, "complex": True}
-        return "one that is " + next(kind for kind, found in kinds.items() if found)
-    if values.layout != torch.strided or values.device.type == "meta":
-        return f"one that is {values.layout} on {values.device}"
-    return ""

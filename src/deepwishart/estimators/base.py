@@ -8,7 +8,6 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -24,7 +23,7 @@ from deepwishart import pipeline
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
-from deepwishart.estimators.relevance import Relevance, relevance
+from deepwishart.estimators.relevance import relevance
 from deepwishart.estimators.schema import STRUCTURE
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -294,32 +293,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
         return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
 
-    def relevance(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        groups: Mapping[str, Sequence[int]] | None = None,
-        n_repeats: int = 5,
-        random_state: int = 0,
-    ) -> list[Relevance]:
-        """Which inputs matter: the first layer's lengthscales and, given rows, what the log score
-        loses when an input's values are dealt out to the rows at random.
-
-        Args:
-            X: inputs that were not trained on, ``(N, num_features)``.
-            y: their targets.
-            groups: columns of ``X``, by number, that belong together, such as those of one
-                category; every column by itself if ``None``.
-            n_repeats: how often values are dealt out.
-            random_state: seed of that.
-
-        Returns:
-            For each input or group ``name``, ``lengthscale``, ``importance`` and
-            ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
-        """
-        check_is_fitted(self, "model_")
-        return relevance(self, X, y, groups, n_repeats, random_state)
+    relevance = relevance
 
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""

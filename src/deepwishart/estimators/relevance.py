@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 from deepwishart.likelihoods import ClassLikelihood
 
@@ -58,18 +59,33 @@ def lengthscales(estimator: DeepKernelEstimator) -> np.ndarray | None:
 
 def relevance(
     estimator: DeepKernelEstimator,
-    X: Any,
-    y: Any,
-    groups: Mapping[str, Sequence[int]] | None,
-    n_repeats: int,
-    random_state: int,
+    X: Any = None,
+    y: Any = None,
+    *,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    n_repeats: int = 5,
+    random_state: int = 0,
 ) -> list[Relevance]:
-    r"""See :meth:`deepwishart.DeepKernelRegressor.relevance`.
+    r"""Which inputs matter: the first layer's lengthscales and, given rows, what the log score
+    loses when an input's values are dealt out to the rows at random.
 
     A group's lengthscale is :math:`(\sum_d \ell_d^{-2})^{-1/2}`. Its importance is the mean over N
     rows of :math:`\delta_n = \log p(y_n \mid x_n) - \frac1R \sum_r \log p(y_n \mid x_n^{(r)})`,
     with standard error :math:`s(\delta) / \sqrt N`.
+
+    Args:
+        X: inputs that were not trained on, ``(N, num_features)``.
+        y: their targets.
+        groups: columns of ``X``, by number, that belong together, such as those of one
+            category; every column by itself if ``None``.
+        n_repeats: how often values are dealt out, :math:`R`.
+        random_state: seed of that.
+
+    Returns:
+        For each input or group ``name``, ``lengthscale``, ``importance`` and
+        ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
     """
+    check_is_fitted(estimator, "model_")
     if (X is None) != (y is None):
         raise ValueError("relevance needs both X and y, or neither.")
     names = estimator._names() or [f"x{n}" for n in range(1, estimator.n_features_in_ + 1)]

@@ -21,6 +21,7 @@ class ClassPredictive:
 
     Attributes:
         log_probs: log probability of every class, ``(N, C)``.
+        num_samples: number of posterior samples in the mixture.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
@@ -33,17 +34,13 @@ class ClassPredictive:
 
     def __init__(self, predictive: Predictive, classes: np.ndarray) -> None:
         self.numbered, self.classes = predictive, classes
+        self.num_samples = predictive.num_samples
         log_probs = predictive.log_probs.cpu().numpy().astype(np.float64)
         # Rounding, in single precision above all, leaves sums that are not quite one.
         self.log_probs = log_probs - np.logaddexp.reduce(log_probs, axis=1, keepdims=True)
 
     def __len__(self) -> int:
         return len(self.numbered)
-
-    @property
-    def num_samples(self) -> int:
-        """Number of posterior samples in the mixture."""
-        return self.numbered.num_samples
 
     @property
     def probs(self) -> np.ndarray:

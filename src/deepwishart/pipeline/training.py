@@ -64,10 +64,7 @@ def adjust_protocol(
     Args:
         protocol: a protocol, or the name of a ready-made one.
         num_rows: number of training rows.
-        max_iter: number of steps.
-        learning_rate: first learning rate.
         batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
-        kl_anneal: steps over which the Kullback--Leibler term fades in.
         num_samples: posterior samples per step. A named protocol on all rows of a large data set,
             or with many inducing points, takes fewer than its own, since these make up for samples.
         output: the model's output layer; ``"collapsed"`` needs all rows at every step.

@@ -152,9 +152,7 @@ class CheckpointStore:
 
     def paths(self) -> list[Path]:
         """All checkpoint files, newest first."""
-        if not self.directory.exists():
-            return []
-        found = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)]
+        found = [path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name)]
         return sorted(found, key=_step_of, reverse=True)
 
     def save(self, checkpoint: Checkpoint) -> Path:
