@@ -15,11 +15,7 @@ _LONGEST = 60
 
 
 def whole(value: Any) -> int | None:
-    """An integer of any type, or ``None`` for whatever else it is.
-
-    >>> whole(np.int64(3)), whole(True), whole(2.5)
-    (3, None, None)
-    """
+    """An integer of any type, or ``None`` for whatever else it is."""
     if isinstance(value, bool | np.bool_):
         return None
     try:
@@ -30,11 +26,7 @@ def whole(value: Any) -> int | None:
 
 def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: int = _MOST) -> int:
     """An integer from ``least`` to ``most``; ``ValueError`` otherwise, which says what the argument
-    may ``also`` be.
-
-    >>> whole_number("depth", np.int64(3))
-    3
-    """
+    may ``also`` be."""
     found = whole(value)
     if found is not None and found > most:
         raise ValueError(f"{name} must be at most {most}, got {shown(value)}.")
@@ -48,11 +40,7 @@ def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: in
 def number(
     name: str, value: Any, low: float = 0.0, high: float = math.inf, also: str = ""
 ) -> float:
-    """A number strictly between two others; ``ValueError`` otherwise.
-
-    >>> number("noise", np.float32(0.5)), number("kl_weight", -1, low=-math.inf)
-    (0.5, -1.0)
-    """
+    """A number strictly between two others; ``ValueError`` otherwise."""
     try:
         # float() reads text, and warns about complex numbers.
         wrong = isinstance(value, str | bytes | bytearray | bool | np.bool_ | np.complexfloating)
@@ -68,11 +56,7 @@ def number(
 
 
 def probabilities(name: str, values: Any) -> np.ndarray:
-    """One probability or a vector of them, strictly between 0 and 1; ``ValueError`` otherwise.
-
-    >>> probabilities("p", [0.1, 0.9]), probabilities("p", 0.5).shape
-    (array([0.1, 0.9]), ())
-    """
+    """One probability or a vector of them, strictly between 0 and 1; ``ValueError`` otherwise."""
     found = tensor(name, values).to(torch.float64).cpu().numpy()
     if found.ndim > 1 or not found.size or not bool(((found > 0) & (found < 1)).all()):
         raise ValueError(
@@ -83,10 +67,7 @@ def probabilities(name: str, values: Any) -> np.ndarray:
 
 
 def check_generator(generator: Any) -> None:
-    """Raise ``ValueError`` unless it is a generator of PyTorch's, or ``None``.
-
-    >>> check_generator(torch.Generator())
-    """
+    """Raise ``ValueError`` unless it is a generator of PyTorch's, or ``None``."""
     if not isinstance(generator, torch.Generator | None):
         raise ValueError(
             f"generator must be a torch.Generator or None, got {shown(generator)}; to have the "
@@ -98,9 +79,6 @@ def tensor(name: str, values: Any) -> Tensor:
     """Real numbers as an ordinary tensor without gradient; ``ValueError`` for anything else.
 
     Tensors stay where they are; arrays, lists and data frames are copied.
-
-    >>> tensor("y", [[1, 2]]), tensor("X", torch.ones(2, requires_grad=True)).requires_grad
-    (tensor([[1, 2]]), False)
     """
     if isinstance(values, Tensor):
         odd = {

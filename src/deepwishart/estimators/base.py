@@ -269,10 +269,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     # ---- prediction -------------------------------------------------------------------------
 
     def sample_y(
-        self,
-        X: Any,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = None,
+        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
     ) -> np.ndarray:
         """Draws of the targets, each from one posterior sample for all rows, plus noise.
 

@@ -78,11 +78,7 @@ class ScaledModel:
         return RescaledPredictive(prediction, self.targets, squeeze)
 
     def standardised(
-        self,
-        X: np.ndarray,
-        num_samples: int = 100,
-        seed: int = 0,
-        offset: np.ndarray | None = None,
+        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, offset: np.ndarray | None = None
     ) -> Predictive:
         """The same for standardised targets, with ``offset`` ``(N, 1)`` on the latent functions.
 

@@ -82,9 +82,7 @@ class Column:
             plain[each] for each in ("name", "kind", "categories", "fill")
         )
         parts, origin = plain.get("parts", []), plain.get("origin", 0.0)  # models of 0.1 have none
-        texts = isinstance(categories, list) and all(
-            isinstance(t, str) for t in [name, *categories]
-        )
+        texts = isinstance(categories, list) and {type(t) for t in [name, *categories]} == {str}
         known = fill is None or (fill in categories if categories else type(fill) in (float, int))
         dates = isinstance(parts, list) and set(parts) <= set(PARTS) and type(origin) is float
         fits = bool(categories) == (kind == "category") and bool(parts) == (kind == "date")

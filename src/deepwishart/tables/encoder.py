@@ -144,22 +144,17 @@ class TableEncoder:
         parts: list[pl.Expr] = []
         for index, column in enumerate(self.columns):
             part = pl.nth(index) if column.fill is None else pl.nth(index).fill_null(column.fill)
-            names = column.feature_names
+            found = [part]
             if column.kind == "category":
                 with problems:
                     part = _take_unseen(part, values[column.name], column, rows, unseen)
-                named = zip(names, column.categories, strict=True)
-                parts += [
-                    part.eq_missing(pl.lit(each)).cast(pl.Float64).alias(name)
-                    for name, each in named
-                ]
+                known = column.categories
+                found = [part.eq_missing(pl.lit(each)).cast(pl.Float64) for each in known]
             elif column.kind == "date":
-                found = parts_of(part, column.origin)
-                parts += [
-                    found[each].alias(name) for name, each in zip(names, column.parts, strict=True)
-                ]
-            else:
-                parts.append(part)
+                every = parts_of(part, column.origin)
+                found = [every[each] for each in column.parts]
+            names = column.feature_names
+            parts += [each.alias(name) for each, name in zip(found, names, strict=True)]
         problems.settle()
         return values.select(parts)
 

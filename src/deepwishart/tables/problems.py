@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
 
 _LONGEST = 60
 
@@ -37,12 +36,7 @@ class Problems(list[str]):
     def __enter__(self) -> Problems:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
         if isinstance(error, TableError):
             self += [problem for problem in error.problems if problem not in self]
             return True

@@ -14,8 +14,8 @@ from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo, importance_weighted_bound
 from deepwishart.training.distributed import NUMERICAL_ERRORS
+from deepwishart.training.guard import interrupts_noted
 from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 
 _MEMORY = 20  # of L-BFGS

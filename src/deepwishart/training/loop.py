@@ -16,9 +16,8 @@ from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
 from deepwishart.training.early_stopping import Plateau
-from deepwishart.training.guard import Guard, explain
+from deepwishart.training.guard import Guard, explain, interrupts_noted
 from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol
 from deepwishart.training.shallow import start_from_shallow
