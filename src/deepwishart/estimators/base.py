@@ -94,12 +94,12 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """Inputs, and what of them is for the likelihood: ``(N, 1)``, added to latents."""
         return inputs, None
 
-    def _make_likelihood(self) -> Likelihood | None:
-        """How ``n_outputs_`` targets arise; Gaussian noise if ``None``. Asked for a new model and
-        for a saved one, after what is known of its targets has been read."""
-        return None
+    @abstractmethod
+    def _make_likelihood(self) -> Likelihood:
+        """How ``n_outputs_`` targets arise. Asked for a new model and for a saved one, after what
+        is known of its targets has been read."""
 
-    def _likelihoods(self) -> list[Likelihood | None]:
+    def _likelihoods(self) -> list[Likelihood]:
         """Those among which the bound decides, where it decides the depth as well."""
         return [self._make_likelihood()]
 
@@ -164,7 +164,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
 
     def _candidate(
         self,
-        likelihood: Likelihood | None,
+        likelihood: Likelihood,
         inputs: np.ndarray,
         table: np.ndarray,
         extra: np.ndarray | None,
@@ -172,7 +172,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """How models with a likelihood are trained, with how many inducing points."""
         rows, size, output = len(inputs), self.batch_size, self.output
         parts = not isinstance(size, str) and (size or rows) < rows
-        if output == "auto" and (parts or not isinstance(likelihood, Gaussian | None)):
+        if output == "auto" and (parts or not isinstance(likelihood, Gaussian)):
             output = "inducing"
         options = pipeline.model_options(self.protocol, rows, output)
         output = options.pop("output")
@@ -290,7 +290,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
         return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
 
-    relevance = relevance
+    relevance = relevance  # a method with a file of its own
 
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""

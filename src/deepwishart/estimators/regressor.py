@@ -198,12 +198,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             checks.check_counts(targets, checks.column_names(y))
         return targets
 
-    def _likelihoods(self) -> list[Likelihood | None]:
-        found: list[Likelihood | None] = [self._make_likelihood()]
+    def _likelihoods(self) -> list[Likelihood]:
         choosing = self.likelihood == "auto" and self.output != "collapsed"
         if choosing and self.protocol != "paper":
-            found.append(HeteroscedasticStudentT(self.n_outputs_))
-        return found
+            return [self._make_likelihood(), HeteroscedasticStudentT(self.n_outputs_)]
+        return [self._make_likelihood()]
 
     def _fit_anew(self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None) -> Fitted:
         fitted = super()._fit_anew(inputs, table, extra)

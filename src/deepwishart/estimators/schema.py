@@ -115,7 +115,7 @@ def _texts(values: Any) -> bool:
 
 def _check_scaling(scaling: Any, length: int, what: str) -> None:
     for name in ("magnitude", "location", "spread"):
-        values = scaling.get(name) if isinstance(scaling, dict) else None
+        values: Any = scaling.get(name) if isinstance(scaling, dict) else None
         fits = isinstance(values, list) and len(values) == length and all(map(is_number, values))
         positive = name == "location" or (fits and min(values) > 0)
         require(fits and positive, f"{name} of {what} is no list of {length} numbers")

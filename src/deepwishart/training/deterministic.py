@@ -49,16 +49,12 @@ def train_deterministic(
 
     Where all distinct rows are inducing points, these stay where they are, and the bound is the
     exact Gaussian process's evidence, which is computed as such. In double precision, whatever the
-    model's own; Ctrl-C keeps the last finished step.
+    model's own; Ctrl-C keeps the last finished step. ``model``, ``X``, ``y``, ``history`` and
+    ``progress`` are as in :func:`train`.
 
     Args:
-        model: changed in place; :func:`is_deterministic`.
-        X: all inputs ``(N, num_features)``, standardised.
-        y: all targets ``(N, D)`` or ``(N,)``, standardised.
         max_iter: largest number of steps.
         tolerance: rise of the bound per row that is not worth another step.
-        history: record of earlier training to append to.
-        progress: called after every step.
 
     Returns:
         The history, with one entry for each step of L-BFGS; its ``stopped_by`` is ``"converged"``,
