@@ -11,7 +11,7 @@ experiments and the demonstration::
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.pipeline.classes import (
+from deepwishart.pipeline.class_scores import (
     ClassPredictive,
     Reliability,
     number_classes,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from deepwishart.pipeline.classes import Reliability
+from deepwishart.pipeline.class_scores import Reliability
 from deepwishart.plots.style import GREY, colours, new_figure, tidy
 
 
