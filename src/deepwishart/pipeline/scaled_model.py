@@ -18,12 +18,7 @@ from deepwishart.predict import Predictive
 
 @dataclass
 class ScaledModel:
-    """A deep kernel process in standardised units, and the way there and back.
-
-    Args:
-        model: the process.
-        inputs: how inputs are standardised.
-        targets: how targets are standardised.
+    """A deep kernel process in standardised units, and how inputs and targets get there and back.
 
     >>> X = np.linspace(0.0, 600.0, 30)[:, None]
     >>> scaled = ScaledModel.build("dwp", X, 50 + X, num_inducing=5)

@@ -78,9 +78,8 @@ class Column:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Column:
         """What :meth:`to_dict` gave; ``TableError`` for anything else."""
-        name, kind, categories, fill = (
-            plain[each] for each in ("name", "kind", "categories", "fill")
-        )
+        name, kind = plain["name"], plain["kind"]
+        categories, fill = plain["categories"], plain["fill"]
         parts, origin = plain.get("parts", []), plain.get("origin", 0.0)  # models of 0.1 have none
         texts = isinstance(categories, list) and {type(t) for t in [name, *categories]} == {str}
         known = fill is None or (fill in categories if categories else type(fill) in (float, int))

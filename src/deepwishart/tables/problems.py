@@ -8,11 +8,8 @@ _LONGEST = 60
 
 
 class TableError(ValueError):
-    """A table that cannot be used; the message names the columns and says what to do.
-
-    Args:
-        problems: one sentence or two for each thing that is wrong.
-    """
+    """A table that cannot be used; the message names the columns and says what to do, in a sentence
+    or two for each of its problems."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems

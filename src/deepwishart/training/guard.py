@@ -138,12 +138,12 @@ def explain(
 @torch.no_grad()
 def _first_layer_not_finite(model: DeepKernelProcess, X: Tensor, random: Randomness) -> str | None:
     """Algorithm 1 once more, looking at every layer on the way."""
-    before = None if random.generator is None else random.generator.get_state()
+    generator = random.generator or torch.default_generator
+    before = generator.get_state()
     for layer, drawn in zip(model.hidden, model.sample_hidden(random), strict=False):
         if not (_finite(drawn.log_ratio) and _finite(drawn.inducing)):
             return layer.name
-    if random.generator is not None and before is not None:
-        random.generator.set_state(before)
+    generator.set_state(before)
     sample = model.sample(random)
     _, *rows = sample.walk(X, random.rows())
     for layer, values in zip(model.hidden, rows, strict=True):
