@@ -69,10 +69,8 @@ class RowRandomness:
     r"""Standard noise for rows: for all of them, or for some consecutive rows of a larger table.
 
     Args:
-        num_samples: number of posterior samples S.
+        num_samples, dtype, device: as of :class:`Randomness`.
         seed: what all streams derive from.
-        dtype: dtype of what is returned.
-        device: device of what is returned.
         shared: one draw for all rows of a posterior sample.
         layer: number of the layer that asks.
         first_row: where the rows begin in the table.

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from polars.exceptions import PanicException
 
-from deepwishart.tables import TableEncoder, TableError, parquet, read_table, read_targets
+from deepwishart.tables import TableEncoder, TableError, read_table, read_targets, reading
 
 
 def test_a_name_that_looks_like_a_duplicate_is_none(tmp_path):
@@ -74,7 +74,7 @@ def test_a_panic_of_a_thread_is_not_missed(capfd):
 @pytest.mark.parametrize("end", ["os.abort()", "sys.exit(3)"])
 def test_damage_ends_a_process_that_can_be_spared(end, tmp_path, monkeypatch):
     pl.DataFrame({"x": [1.0]}).write_parquet(tmp_path / "t.parquet")
-    monkeypatch.setattr(parquet, "_DECODE", f"import os, sys; {end}")
+    monkeypatch.setattr(reading, "_DECODE", f"import os, sys; {end}")
     with pytest.raises(TableError, match=r"t\.parquet cannot be read: it is damaged\."):
         read_table(tmp_path / "t.parquet")
 

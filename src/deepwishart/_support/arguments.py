@@ -10,18 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["check_generator", "number", "probabilities", "shown", "tensor", "whole", "whole_number"]
-
 _MOST = 2**31 - 1
 _LONGEST = 60
 
 
 def whole(value: Any) -> int | None:
-    """An integer of any type, or ``None`` for whatever else it is.
-
-    >>> whole(np.int64(3)), whole(True), whole(2.5)
-    (3, None, None)
-    """
+    """An integer of any type, or ``None`` for whatever else it is."""
     if isinstance(value, bool | np.bool_):
         return None
     try:
@@ -31,18 +25,8 @@ def whole(value: Any) -> int | None:
 
 
 def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: int = _MOST) -> int:
-    """An integer from ``least`` to ``most``; ``ValueError`` otherwise.
-
-    Args:
-        name: of the argument.
-        value: what was given for it.
-        least: smallest value.
-        also: what else the argument may be, for the message.
-        most: largest value.
-
-    >>> whole_number("depth", np.int64(3))
-    3
-    """
+    """An integer from ``least`` to ``most``; ``ValueError`` otherwise, which says what the argument
+    may ``also`` be."""
     found = whole(value)
     if found is not None and found > most:
         raise ValueError(f"{name} must be at most {most}, got {shown(value)}.")
@@ -56,11 +40,7 @@ def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: in
 def number(
     name: str, value: Any, low: float = 0.0, high: float = math.inf, also: str = ""
 ) -> float:
-    """A number strictly between two others; ``ValueError`` otherwise.
-
-    >>> number("noise", np.float32(0.5)), number("kl_weight", -1, low=-math.inf)
-    (0.5, -1.0)
-    """
+    """A number strictly between two others; ``ValueError`` otherwise."""
     try:
         # float() reads text, and warns about complex numbers.
         wrong = isinstance(value, str | bytes | bytearray | bool | np.bool_ | np.complexfloating)
@@ -76,11 +56,7 @@ def number(
 
 
 def probabilities(name: str, values: Any) -> np.ndarray:
-    """One probability or a vector of them, strictly between 0 and 1; ``ValueError`` otherwise.
-
-    >>> probabilities("p", [0.1, 0.9]), probabilities("p", 0.5).shape
-    (array([0.1, 0.9]), ())
-    """
+    """One probability or a vector of them, strictly between 0 and 1; ``ValueError`` otherwise."""
     found = tensor(name, values).to(torch.float64).cpu().numpy()
     if found.ndim > 1 or not found.size or not bool(((found > 0) & (found < 1)).all()):
         raise ValueError(
@@ -91,10 +67,7 @@ def probabilities(name: str, values: Any) -> np.ndarray:
 
 
 def check_generator(generator: Any) -> None:
-    """Raise ``ValueError`` unless it is a generator of PyTorch's, or ``None``.
-
-    >>> check_generator(torch.Generator())
-    """
+    """Raise ``ValueError`` unless it is a generator of PyTorch's, or ``None``."""
     if not isinstance(generator, torch.Generator | None):
         raise ValueError(
             f"generator must be a torch.Generator or None, got {shown(generator)}; to have the "
@@ -106,14 +79,19 @@ def tensor(name: str, values: Any) -> Tensor:
     """Real numbers as an ordinary tensor without gradient; ``ValueError`` for anything else.
 
     Tensors stay where they are; arrays, lists and data frames are copied.
-
-    >>> tensor("y", [[1, 2]]), tensor("X", torch.ones(2, requires_grad=True)).requires_grad
-    (tensor([[1, 2]]), False)
     """
     if isinstance(values, Tensor):
-        kind = _odd_kind(values)
-        if kind:
-            raise ValueError(f"{name} must be an ordinary tensor of real numbers, got {kind}.")
+        odd = {
+            "nested": values.is_nested,
+            "quantised": values.is_quantized,
+            "complex": values.is_complex(),
+            f"{values.layout} on {values.device}": values.layout != torch.strided or values.is_meta,
+        }
+        if any(odd.values()):
+            kind = next(kind for kind, found in odd.items() if found)
+            raise ValueError(
+                f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
+            )
         return values.detach()
     try:
         if values is None:  # which NumPy takes for NaN
@@ -142,13 +120,3 @@ def shown(value: Any) -> str:
     except Exception:  # an integer of thousands of digits, or what the types of others raise
         return f"this {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _odd_kind(values: Tensor) -> str:
-    """What is not ordinary about a tensor, if anything."""
-    if values.is_nested or values.is_quantized or values.is_complex():
-        kinds = {"nested": values.is_nested, "quantised": values.is_quantized, "complex": True}
-        return "one that is " + next(kind for kind, found in kinds.items() if found)
-    if values.layout != torch.strided or values.device.type == "meta":
-        return f"one that is {values.layout} on {values.device}"
-    return ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["check_choice", "suggest", "unknown"]
-
 
 def suggest(name: object, choices: Iterable[str], cutoff: float = 0.3) -> str:
     """ " Did you mean ...?", or nothing; upper and lower case are the same.
@@ -33,10 +31,6 @@ def check_choice(what: str, name: object, choices: Iterable[str]) -> None:
 
 
 def unknown(what: str, name: object, choices: Iterable[str]) -> str:
-    """What to say of a name that is not among the choices.
-
-    >>> unknown("process", "dpw", ["dwp", "dsvi"])
-    "Unknown process 'dpw'; choose from dwp, dsvi. Did you mean 'dwp'?"
-    """
+    """What to say of a name that is not among the choices."""
     names = list(choices)
     return f"Unknown {what} {name!r:.60}; choose from {', '.join(names)}.{suggest(name, names)}"

@@ -5,19 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["PARTIAL", "sync_directory", "write_atomically"]
-
 PARTIAL = ".partial"
 
 
 def write_atomically(path: Path, content: bytes | str) -> Path:
-    """Give ``path`` this content, or leave it as it was.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder) / "note.txt", "kept").read_text()
-    'kept'
-    """
+    """Give ``path`` this content, or leave it as it was."""
     partial = path.with_name(f".{path.name}{PARTIAL}")
     data = content.encode() if isinstance(content, str) else content
     try:

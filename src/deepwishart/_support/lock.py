@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["LOCK", "InUseError", "locked"]
-
 LOCK = ".lock"
 
 
@@ -22,11 +20,6 @@ def locked(folder: Path) -> Iterator[None]:
 
     The operating system gives a lock back when its process ends, by whatever means, so that what a
     dead process has left is taken over.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, locked(Path(folder)):
-    ...     os.listdir(folder)
-    ['.lock']
     """
     path = folder / LOCK
     descriptor = _acquire(path)

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["resolve_device", "threads"]
-
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
@@ -27,11 +25,7 @@ def threads(number: int) -> Iterator[None]:
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """The device to compute on: a GPU for ``"auto"`` where PyTorch has one, else the CPU.
-
-    >>> resolve_device("cpu")
-    device(type='cpu')
-    """
+    """The device to compute on: a GPU for ``"auto"`` where PyTorch has one, else the CPU."""
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

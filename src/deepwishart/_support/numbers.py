@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["plain"]
-
 
 def plain(value: float, digits: int = 4) -> str:
     """A number with ``digits`` significant digits, commas between thousands, and no exponent unless

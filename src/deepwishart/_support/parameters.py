@@ -9,8 +9,6 @@ from torch import nn
 
 from deepwishart._support.arguments import number
 
-__all__ = ["log_parameter"]
-
 
 def log_parameter(
     name: str,

@@ -8,7 +8,6 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -20,31 +19,19 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from deepwishart import pipeline
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
-from deepwishart.estimators.relevance import Relevance, relevance
+from deepwishart.estimators.relevance import relevance
 from deepwishart.estimators.schema import STRUCTURE
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.models import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
-from deepwishart.pipeline import (
-    Candidate,
-    Fitted,
-    ScaledModel,
-    adjust_protocol,
-    checkpoint_store,
-    estimate_elbo,
-    inducing_points,
-    model_options,
-    run_training,
-    search_model,
-)
+from deepwishart.pipeline import Candidate, Fitted, ScaledModel
 from deepwishart.predict import Predictive
 from deepwishart.training import History, Protocol, make_progress, still_rising
-
-__all__ = ["DeepKernelEstimator"]
 
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 
@@ -101,16 +88,18 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         """Targets as numbers, ``(N,)`` or ``(N, D)``; with ``reset``, learn what they are like."""
 
-    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def _set_apart(
+        self, inputs: np.ndarray, reset: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Inputs, and what of them is for the likelihood: ``(N, 1)``, added to latents."""
         return inputs, None
 
-    def _make_likelihood(self) -> Likelihood | None:
-        """How ``n_outputs_`` targets arise; Gaussian noise if ``None``. Asked for a new model and
-        for a saved one, after what is known of its targets has been read."""
-        return None
+    @abstractmethod
+    def _make_likelihood(self) -> Likelihood:
+        """How ``n_outputs_`` targets arise. Asked for a new model and for a saved one, after what
+        is known of its targets has been read."""
 
-    def _likelihoods(self) -> list[Likelihood | None]:
+    def _likelihoods(self) -> list[Likelihood]:
         """Those among which the bound decides, where it decides the depth as well."""
         return [self._make_likelihood()]
 
@@ -136,8 +125,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         checks.check_parameters(self.get_params(deep=False))
         self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
-        inputs, targets = self._check_training_data(X, y, reset=not continuing)
-        inputs, extra = self._set_apart(inputs)
+        targets = self._check_targets(y, reset=not continuing)
+        inputs = self._check_inputs(X, reset=not continuing, ensure_min_samples=2)
+        check_consistent_length(inputs, targets)
+        inputs, extra = self._set_apart(inputs, reset=not continuing)
         table = targets.reshape(len(targets), -1)
         if continuing:
             self._check_same_structure(targets)
@@ -169,11 +160,11 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if not isinstance(self.depth, str):
             only = self._candidate(self._make_likelihood(), *data)
             return only.fit(int(self.depth), only.shallow if self.depth == 1 else only.deep)
-        return search_model([self._candidate(each, *data) for each in self._likelihoods()])
+        return pipeline.search_model([self._candidate(each, *data) for each in self._likelihoods()])
 
     def _candidate(
         self,
-        likelihood: Likelihood | None,
+        likelihood: Likelihood,
         inputs: np.ndarray,
         table: np.ndarray,
         extra: np.ndarray | None,
@@ -181,9 +172,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """How models with a likelihood are trained, with how many inducing points."""
         rows, size, output = len(inputs), self.batch_size, self.output
         parts = not isinstance(size, str) and (size or rows) < rows
-        if output == "auto" and (parts or not isinstance(likelihood, Gaussian | None)):
+        if output == "auto" and (parts or not isinstance(likelihood, Gaussian)):
             output = "inducing"
-        options = model_options(self.protocol, rows, output)
+        options = pipeline.model_options(self.protocol, rows, output)
         output = options.pop("output")
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
         options["extra"] = extra
@@ -201,7 +192,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         def points(depth: int) -> int:
             if not isinstance(self.n_inducing, str):
                 return int(self.n_inducing)
-            return inducing_points(rows, depth, output == "collapsed")
+            return pipeline.inducing_points(rows, depth, output == "collapsed")
 
         return Candidate(fit, points(1), points(2))
 
@@ -243,7 +234,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """Train as the parameters say; a model that continues has annealed already."""
         model = scaled.model
         kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
-        protocol = adjust_protocol(
+        protocol = pipeline.adjust_protocol(
             self.protocol,
             len(data[0]),
             max_iter=self.max_iter,
@@ -256,10 +247,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
-            store = checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
+            store = pipeline.checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
         label = f"{model.process}, depth {model.depth}"
         with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
-            history = run_training(
+            history = pipeline.run_training(
                 model,
                 *data,
                 protocol,
@@ -272,16 +263,13 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             )
         generator = torch.Generator(model.device).manual_seed(self.seed_)
         samples = int(self.n_predict_samples)
-        bound = estimate_elbo(model, *data, num_samples=samples, generator=generator)
+        bound = pipeline.estimate_elbo(model, *data, num_samples=samples, generator=generator)
         return Fitted(scaled, history, bound)
 
     # ---- prediction -------------------------------------------------------------------------
 
     def sample_y(
-        self,
-        X: Any,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = None,
+        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
     ) -> np.ndarray:
         """Draws of the targets, each from one posterior sample for all rows, plus noise.
 
@@ -302,41 +290,12 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
         return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
 
-    def relevance(
-        self,
-        X: Any = None,
-        y: Any = None,
-        *,
-        groups: Mapping[str, Sequence[int]] | None = None,
-        n_repeats: int = 5,
-        random_state: int = 0,
-    ) -> list[Relevance]:
-        """Which inputs matter: the first layer's lengthscales and, given rows, what the log score
-        loses when an input's values are dealt out to the rows at random.
-
-        Args:
-            X: inputs that were not trained on, ``(N, num_features)``.
-            y: their targets.
-            groups: columns of ``X``, by number, that belong together, such as those of one
-                category; every column by itself if ``None``.
-            n_repeats: how often values are dealt out.
-            random_state: seed of that.
-
-        Returns:
-            For each input or group ``name``, ``lengthscale``, ``importance`` and
-            ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
-        """
-        check_is_fitted(self, "model_")
-        options: Any = {"groups": groups, "n_repeats": n_repeats, "random_state": random_state}
-        return relevance(self, X, y, **options)
+    relevance = relevance  # a method with a file of its own
 
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""
         check_is_fitted(self, "model_")
-        X = checks.check_numeric(X)
-        inputs = validate_data(self, X, **checks.NUMBERS, reset=False)
-        checks.check_finite(inputs, self._names())
-        inputs, offset = self._set_apart(inputs)
+        inputs, offset = self._set_apart(self._check_inputs(X, reset=False))
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
         return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_, offset)
 
@@ -361,20 +320,21 @@ class DeepKernelEstimator(BaseEstimator, ABC):
 
     # ---- data -------------------------------------------------------------------------------
 
-    def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        targets = self._check_targets(y, reset)
+    def _check_inputs(self, X: Any, **options: Any) -> np.ndarray:
         X = checks.check_numeric(X)
-        inputs = validate_data(self, X, **checks.NUMBERS, ensure_min_samples=2, reset=reset)
-        checks.check_finite(inputs, checks.column_names(X))
-        check_consistent_length(inputs, targets)
-        return inputs, targets
+        inputs = validate_data(self, X, **checks.NUMBERS, **options)
+        checks.check_finite(inputs, self._names() or checks.column_names(X))
+        return inputs
 
     def _names(self) -> list[str] | None:
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
     def _check_same_structure(self, targets: np.ndarray) -> None:
-        for name, fitted in self._fitted_structure.items():
+        structure = dict(self._fitted_structure)
+        if hasattr(self, "_fitted_likelihood"):  # a regressor's
+            structure["likelihood"] = self._fitted_likelihood
+        for name, fitted in structure.items():
             now = getattr(self, name)
             if not (isinstance(now, str) and now == "auto") and now is not fitted and now != fitted:
                 raise ValueError(

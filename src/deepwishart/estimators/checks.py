@@ -10,20 +10,12 @@ import numpy as np
 import torch
 from sklearn.utils import check_array
 
-from deepwishart import kernels
+from deepwishart import kernels, likelihoods
 from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart._support.machine import resolve_device
 from deepwishart.layers.wishart import POSTERIORS
-from deepwishart.likelihoods import (
-    Gaussian,
-    HeteroscedasticGaussian,
-    HeteroscedasticStudentT,
-    Likelihood,
-    NegativeBinomial,
-    Poisson,
-    StudentT,
-)
+from deepwishart.likelihoods import Likelihood
 from deepwishart.models import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
@@ -45,12 +37,12 @@ _NAMES = {
     "kernel": kernels.names(),
 }
 LIKELIHOODS: dict[str, type[Likelihood]] = {
-    "gaussian": Gaussian,
-    "heteroscedastic": HeteroscedasticGaussian,
-    "student_t": StudentT,
-    "heteroscedastic_t": HeteroscedasticStudentT,
-    "poisson": Poisson,
-    "negative_binomial": NegativeBinomial,
+    "gaussian": likelihoods.Gaussian,
+    "heteroscedastic": likelihoods.HeteroscedasticGaussian,
+    "student_t": likelihoods.StudentT,
+    "heteroscedastic_t": likelihoods.HeteroscedasticStudentT,
+    "poisson": likelihoods.Poisson,
+    "negative_binomial": likelihoods.NegativeBinomial,
 }
 # Finiteness has a better message here; one memory layout makes results independent of it.
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}

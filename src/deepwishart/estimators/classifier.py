@@ -18,8 +18,6 @@ from deepwishart.likelihoods import Bernoulli, Categorical, ClassLikelihood
 from deepwishart.persistence import ModelFileError
 from deepwishart.pipeline import ClassPredictive, number_classes
 
-__all__ = ["DeepKernelClassifier"]
-
 
 @dataclass(eq=False, repr=False)
 class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
@@ -96,12 +94,9 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         classes = _distinct(labels)
         check_classification_targets(labels)
         if reset:
+            self._weights = _class_weights(self.class_weight, classes, labels)
             self.classes_ = classes
-            _refuse_one(classes)
-        numbers = number_classes(labels, self.classes_)
-        if reset:
-            self._weights = _class_weights(self.class_weight, self.classes_, labels)
-        return numbers.astype(np.float64)
+        return number_classes(labels, self.classes_).astype(np.float64)
 
     def _make_likelihood(self) -> ClassLikelihood:
         weights = torch.as_tensor(self._weights)
@@ -141,7 +136,9 @@ def _distinct(labels: np.ndarray) -> np.ndarray:
         ) from None
 
 
-def _refuse_one(classes: np.ndarray) -> None:
+def _class_weights(
+    class_weight: Mapping[Any, float] | str | None, classes: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
     if not len(classes):
         raise ValueError("Found array y with 0 sample(s); a classifier needs rows to learn from.")
     if len(classes) < 2:
@@ -149,11 +146,6 @@ def _refuse_one(classes: np.ndarray) -> None:
             f"y has one class only, {classes.tolist()[0]!r}: a classifier needs at least two to "
             "tell apart."
         )
-
-
-def _class_weights(
-    class_weight: Mapping[Any, float] | str | None, classes: np.ndarray, labels: np.ndarray
-) -> np.ndarray:
     if not isinstance(class_weight, Mapping | None) and class_weight != "balanced":
         raise ValueError(
             "class_weight must be None, 'balanced' or a dictionary from labels to weights, got "

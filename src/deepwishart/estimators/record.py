@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Estimator = TypeVar("Estimator", bound=DeepKernelEstimator)
 
-__all__ = ["build_model", "check_record", "current_names", "from_record", "to_record"]
-
 _CONFORMITY = "conformity_scores"
 _LAYER = r"layers\.\d+|output"
 Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
@@ -138,11 +136,7 @@ def from_record(
     *,
     device: str | torch.device | None = None,
 ) -> Estimator:
-    """The estimator that :func:`to_record` described.
-
-    Raises:
-        ModelFileError: parameters or tensors that do not make a model.
-    """
+    """The estimator that :func:`to_record` described, if parameters and tensors make one."""
     _check_kind(kind, config)
     tensors = check_record(config, tensors)
     conformity = tensors.pop(_CONFORMITY, None)
@@ -163,17 +157,15 @@ def from_record(
         # A model of the right shapes; it keeps as many inducing points as there are distinct rows.
         rows = regressor.n_inducing_
         X = np.arange(rows)[:, None] * np.ones(config["num_features"])
-        likelihood = regressor._make_likelihood()
-        columns = regressor.n_outputs_ if likelihood is None else likelihood.num_columns
-        structure, y = {**config["structure"], "n_inducing": rows}, np.zeros((rows, columns))
-        model = build_model(structure, X, y, likelihood=likelihood).model
+        structure, likelihood = config["structure"], regressor._make_likelihood()
+        y = np.zeros((rows, likelihood.num_columns))
+        model = build_model(structure | {"n_inducing": rows}, X, y, likelihood=likelihood).model
         model.load_tensors(tensors)
         model.to(resolve_device(regressor.device))
     except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(f"The saved model does not describe a regressor: {error}") from error
-    inputs, targets = (
-        Standardiser.from_dict(config[f"{name}_scaling"]) for name in ("input", "target")
-    )
+    inputs = Standardiser.from_dict(config["input_scaling"])
+    targets = Standardiser.from_dict(config["target_scaling"])
     regressor._scaled = ScaledModel(model, inputs, targets)
     regressor._fitted_structure = config["structure"]
     regressor._single_column = config["single_column"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -13,12 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from deepwishart._support.arguments import number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
-from deepwishart.estimators.conformal import conformal_quantile
 from deepwishart.likelihoods import HeteroscedasticStudentT, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.pipeline import Fitted, RescaledPredictive
-
-__all__ = ["DeepKernelRegressor"]
 
 
 @dataclass(eq=False, repr=False)
@@ -106,6 +104,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     posterior: str = "auto"
     likelihood: str | Likelihood = "auto"
     exposure: str | int | None = None
+    _fitted_likelihood: str | Likelihood = field(init=False)
     _exposure_column: int | None = field(init=False)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -153,9 +152,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             lower, upper = mean - reach, mean + reach
             if distribution.discrete:
                 lower, upper = np.ceil(lower).clip(min=0.0), np.floor(upper)
-            return lower, upper
-        tail = 0.5 * (1.0 - coverage)
-        lower, upper = distribution.quantile([tail, 1.0 - tail])
+        else:
+            tail = 0.5 * (1.0 - coverage)
+            lower, upper = distribution.quantile([tail, 1.0 - tail])
         return lower, upper
 
     def calibrate(self, X: Any, y: Any) -> Self:
@@ -193,45 +192,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         targets = checks.check_targets(y)
-        if reset:
-            self._fitted_likelihood, self._exposure_column = self.likelihood, None
-            if self._choosing:
-                self._fitted_likelihood = "gaussian"  # until there is something to compare with
+        if reset:  # Gaussian, until there is something to compare with
+            self._fitted_likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
         if _counts(self._fitted_likelihood):
             checks.check_counts(targets, checks.column_names(y))
         return targets
 
-    def _check_training_data(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        inputs, targets = super()._check_training_data(X, y, reset)
-        if reset:
-            self._exposure_column = self._find_exposure()
-        return inputs, targets
-
-    def _check_same_structure(self, targets: np.ndarray) -> None:
-        super()._check_same_structure(targets)
-        fitted, now = self._fitted_likelihood, self.likelihood
-        if now is not fitted and now != fitted and not self._choosing:
-            raise ValueError(
-                f"warm_start=True continues the present model, whose likelihood is {fitted!r}; it "
-                f"cannot become {now!r}. Set warm_start=False to start a new model."
-            )
-
-    @property
-    def _choosing(self) -> bool:
-        return isinstance(self.likelihood, str) and self.likelihood == "auto"
-
-    def _likelihoods(self) -> list[Likelihood | None]:
-        found: list[Likelihood | None] = [self._make_likelihood()]
-        if self._choosing and self.output != "collapsed" and self.protocol != "paper":
-            found.append(HeteroscedasticStudentT(self.n_outputs_))
-        return found
+    def _likelihoods(self) -> list[Likelihood]:
+        choosing = self.likelihood == "auto" and self.output != "collapsed"
+        if choosing and self.protocol != "paper":
+            return [self._make_likelihood(), HeteroscedasticStudentT(self.n_outputs_)]
+        return [self._make_likelihood()]
 
     def _fit_anew(self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None) -> Fitted:
         fitted = super()._fit_anew(inputs, table, extra)
-        if self._choosing:
-            kind = type(fitted.scaled.model.likelihood)
-            names = {each: name for name, each in checks.LIKELIHOODS.items()}
-            self._fitted_likelihood = names[kind]
+        if self.likelihood == "auto":
+            names = {kind: name for name, kind in checks.LIKELIHOODS.items()}
+            self._fitted_likelihood = names[type(fitted.scaled.model.likelihood)]
         return fitted
 
     def _find_exposure(self) -> int | None:
@@ -257,7 +234,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             )
         return int(self.exposure)
 
-    def _set_apart(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    def _set_apart(
+        self, inputs: np.ndarray, reset: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        if reset:
+            self._exposure_column = self._find_exposure()
         column = self._exposure_column
         if column is None:
             return inputs, None
@@ -276,10 +257,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         kind = self._fitted_likelihood
         if isinstance(kind, Likelihood):
             return kind
-        if _counts(kind):
-            counts: Any = checks.LIKELIHOODS[kind]
-            return counts(self.n_outputs_, exposure=self._exposure_column is not None)
-        return checks.LIKELIHOODS[kind](self.n_outputs_)
+        options = {"exposure": self._exposure_column is not None} if _counts(kind) else {}
+        return checks.LIKELIHOODS[kind](self.n_outputs_, **options)
 
     def _describe_targets(self) -> dict[str, Any]:
         if isinstance(self._fitted_likelihood, Likelihood):
@@ -294,3 +273,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 def _counts(likelihood: str | Likelihood) -> bool:
     kind = checks.LIKELIHOODS[likelihood] if isinstance(likelihood, str) else type(likelihood)
     return issubclass(kind, CountLikelihood)
+
+
+def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
+    r"""The :math:`\lceil (n + 1) c \rceil`-th smallest of n scores, for each column.
+
+    Split conformal prediction: if the score of a new row is exchangeable with the others, ``(n,
+    D)``, it is at most this with probability :math:`c` or more, and, where no two are equal, no
+    more than :math:`c + 1/(n + 1)` (Vovk, Gammerman and Shafer, 2005).
+
+    >>> conformal_quantile(np.arange(1.0, 10.0)[:, None], coverage=0.8)
+    array([8.])
+    """
+    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
+    if rank > len(scores):
+        raise ValueError(
+            f"coverage={coverage:g} needs at least {math.ceil(coverage / (1 - coverage) - 1e-9)} "
+            f"calibration rows, there are {len(scores)}. Call calibrate with more rows, or ask for "
+            "less."
+        )
+    return np.sort(scores, axis=0)[rank - 1]

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 
 from deepwishart.likelihoods import ClassLikelihood
 
 if TYPE_CHECKING:
     from deepwishart.estimators.base import DeepKernelEstimator
-
-__all__ = ["Dependence", "Relevance", "dependence", "lengthscales", "relevance"]
 
 
 class Relevance(NamedTuple):
@@ -67,37 +66,47 @@ def relevance(
     n_repeats: int = 5,
     random_state: int = 0,
 ) -> list[Relevance]:
-    r"""See :meth:`deepwishart.DeepKernelRegressor.relevance`.
+    r"""Which inputs matter: the first layer's lengthscales and, given rows, what the log score
+    loses when an input's values are dealt out to the rows at random.
 
     A group's lengthscale is :math:`(\sum_d \ell_d^{-2})^{-1/2}`. Its importance is the mean over N
     rows of :math:`\delta_n = \log p(y_n \mid x_n) - \frac1R \sum_r \log p(y_n \mid x_n^{(r)})`,
     with standard error :math:`s(\delta) / \sqrt N`.
+
+    Args:
+        X: inputs that were not trained on, ``(N, num_features)``.
+        y: their targets.
+        groups: columns of ``X``, by number, that belong together, such as those of one
+            category; every column by itself if ``None``.
+        n_repeats: how often values are dealt out, :math:`R`.
+        random_state: seed of that.
+
+    Returns:
+        For each input or group ``name``, ``lengthscale``, ``importance`` and
+        ``standard_error``, see :class:`deepwishart.estimators.Relevance`.
     """
+    check_is_fitted(estimator, "model_")
     if (X is None) != (y is None):
         raise ValueError("relevance needs both X and y, or neither.")
     names = estimator._names() or [f"x{n}" for n in range(1, estimator.n_features_in_ + 1)]
     parts = groups or {name: [index] for index, name in enumerate(names)}
-    scales = lengthscales(estimator)
-    changes: dict[str, np.ndarray] = {}
+    scales, random = lengthscales(estimator), np.random.default_rng(random_state)
     if X is not None:
         rows = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
-        random = np.random.default_rng(random_state)
         before = _log_prob(estimator, rows, y)
-        for name, columns in parts.items():
+    found = []
+    for name, columns in parts.items():
+        scale = mean = error = None
+        if scales is not None:
+            scale = float(np.square(1.0 / scales[list(columns)]).sum() ** -0.5)
+        if X is not None:
             after = []
             for _ in range(n_repeats):
                 shuffled, order = rows.copy(), random.permutation(len(rows))
                 shuffled[:, list(columns)] = rows[order][:, list(columns)]
                 after.append(_log_prob(estimator, shuffled, y))
-            changes[name] = before - np.mean(after, axis=0)
-    found = []
-    for name, columns in parts.items():
-        scale = None
-        if scales is not None:
-            scale = float(np.square(1.0 / scales[list(columns)]).sum() ** -0.5)
-        change = changes.get(name)
-        error = None if change is None else float(change.std(ddof=1) / math.sqrt(len(change)))
-        mean = None if change is None else float(change.mean())
+            change = before - np.mean(after, axis=0)
+            mean, error = float(change.mean()), float(change.std(ddof=1) / math.sqrt(len(change)))
         found.append(Relevance(name, scale, mean, error))
     return found
 

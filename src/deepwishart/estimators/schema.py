@@ -17,16 +17,7 @@ from deepwishart.estimators.checks import DTYPES
 from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
-
-__all__ = [
-    "STRUCTURE",
-    "check_config",
-    "check_conformity",
-    "check_history",
-    "is_count",
-    "is_number",
-    "require",
-]
+from deepwishart.training.history import COLUMNS
 
 # What the shape and meaning of a model's parameters depend on.
 STRUCTURE = (
@@ -36,7 +27,6 @@ STRUCTURE = (
 # With what version 0.1, which did not say, had.
 _SINCE_0_2 = {"output": "inducing", "posterior": "bartlett", "ard": True}
 _COUNTS = ("num_features", "num_outputs", "num_inducing")
-_HISTORY = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 _TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 # The inducing inputs of a model, of its first layer, or of its only one.
 _POINTS = (
@@ -85,15 +75,11 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     require(given is None or is_count(given, 0, 2**32 - 1), "random_state is no seed")
     require(is_count(config.get("seed"), 0, 2**62), "seed is no seed")
     single = config.get("single_column")
-    require(
-        isinstance(single, bool) and (not single or config["num_outputs"] == 1),
-        "single_column contradicts num_outputs",
-    )
+    agrees = isinstance(single, bool) and (not single or config["num_outputs"] == 1)
+    require(agrees, "single_column contradicts num_outputs")
     names = config.get("feature_names", ())
-    require(
-        names is None or (_texts(names) and len(names) == config["num_features"]),
-        "feature_names are not as many as num_features",
-    )
+    named = names is None or (_texts(names) and len(names) == config["num_features"])
+    require(named, "feature_names are not as many as num_features")
     _check_scaling(config.get("input_scaling"), config["num_features"], "input_scaling")
     _check_scaling(config.get("target_scaling"), config["num_outputs"], "target_scaling")
     training = config["training"]
@@ -104,7 +90,7 @@ def check_config(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
 
 def check_history(history: Mapping[str, Any]) -> None:
     """Refuse a history whose columns are no lists of numbers."""
-    for name in (*_HISTORY, "recoveries"):
+    for name in (*COLUMNS, "recoveries"):
         values = history.get(name)
         numbers = isinstance(values, list) and all(is_number(value) for value in values)
         require(numbers, f"{name} of the history is no list of numbers")
@@ -129,13 +115,10 @@ def _texts(values: Any) -> bool:
 
 def _check_scaling(scaling: Any, length: int, what: str) -> None:
     for name in ("magnitude", "location", "spread"):
-        values = scaling.get(name) if isinstance(scaling, dict) else None
-        require(
-            isinstance(values, list)
-            and len(values) == length
-            and all(is_number(value) and (value > 0 or name == "location") for value in values),
-            f"{name} of {what} is no list of {length} numbers",
-        )
+        values: Any = scaling.get(name) if isinstance(scaling, dict) else None
+        fits = isinstance(values, list) and len(values) == length and all(map(is_number, values))
+        positive = name == "location" or (fits and min(values) > 0)
+        require(fits and positive, f"{name} of {what} is no list of {length} numbers")
 
 
 def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -145,19 +128,14 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
         require(structure[name] in choices, f"Unknown {name} {structure[name]!r:.40}")
     require(isinstance(structure["ard"], bool), "ard is neither true nor false")
     rows = [tuple(tensors[name].shape) for name in _ROWS if name in tensors]
-    collapsed = structure["output"] == "collapsed"
-    require(
-        [shape[1:] for shape in rows]
-        == [(config["num_features"],), (config["num_outputs"],)] * collapsed
-        and len({shape[:1] for shape in rows}) <= 1,
-        "the rows that it predicts from are missing or of other sizes",
-    )
+    widths = [(config["num_features"],), (config["num_outputs"],)]
+    wanted = widths if structure["output"] == "collapsed" else []
+    fits = [shape[1:] for shape in rows] == wanted and len({shape[:1] for shape in rows}) <= 1
+    require(fits, "the rows that it predicts from are missing or of other sizes")
     dtype = DTYPES.get(structure["dtype"]) if isinstance(structure["dtype"], str) else None
     require(dtype is not None, f"Unknown dtype {structure['dtype']!r:.40}")
-    require(
-        all(tensor.dtype == dtype for tensor in tensors.values()),
-        f"there are tensors of another type than {structure['dtype']}",
-    )
+    alike = all(tensor.dtype == dtype for tensor in tensors.values())
+    require(alike, f"there are tensors of another type than {structure['dtype']}")
     hidden = {match[1] for name in tensors if (match := re.match(r"layers\.(\d+)\.", name))}
     require(
         is_count(structure["depth"]) and structure["depth"] == len(hidden) + 1,
@@ -165,40 +143,30 @@ def _check_sizes(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> No
     )
     found = next((tuple(tensors[name].shape) for name in _POINTS if name in tensors), ())
     asked = (config["num_inducing"], config["num_features"])
-    require(
-        found == asked, f"inducing points should have the sizes {asked}, the tensor has {found}"
-    )
+    sizes = f"inducing points should have the sizes {asked}, the tensor has {found}"
+    require(found == asked, sizes)
     width = structure["width"] or config["num_features"]
-    stored = sum(tensor.numel() for tensor in tensors.values())
-    require(
-        is_count(width) and width * asked[0] <= max(_LARGEST_FEATURES, 64 * stored),
-        f"width is {structure['width']!r:.40}",
-    )
+    most = max(_LARGEST_FEATURES, 64 * sum(tensor.numel() for tensor in tensors.values()))
+    fits = is_count(width) and width * asked[0] <= most
+    require(fits, f"width is {structure['width']!r:.40}")
     if "classes" in config:
         _check_classes(config, tensors.get("likelihood.offset"))
         return
     kind, exposure = config.get("likelihood", "gaussian"), config.get("exposure")
     require(isinstance(kind, str) and kind in _BY_TARGET, f"Unknown likelihood {kind!r:.40}")
     outputs = tensors.get(f"likelihood.{_BY_TARGET[kind]}")
-    require(
-        outputs is not None and outputs.numel() == config["num_outputs"],
-        "num_outputs is not that of the likelihood",
-    )
-    require(
-        exposure is None
-        or (_BY_TARGET[kind] == "log_rate" and is_count(exposure, 0, config["num_features"] - 1)),
-        "exposure is no column",
-    )
+    fits = outputs is not None and outputs.numel() == config["num_outputs"]
+    require(fits, "num_outputs is not that of the likelihood")
+    is_column = _BY_TARGET[kind] == "log_rate" and is_count(exposure, 0, asked[1] - 1)
+    require(exposure is None or is_column, "exposure is no column")
 
 
 def _check_classes(config: Mapping[str, Any], offset: Tensor | None) -> None:
     classes = config["classes"]
     require(isinstance(classes, list) and len(classes) > 1, "classes are no list of labels")
     kinds = {type(label) for label in classes}
-    require(
-        kinds in ({str}, {bool}, {int}, {float}) and sorted(set(classes)) == classes,
-        "classes are no sorted texts or numbers, all different",
-    )
+    ordered = kinds in ({str}, {bool}, {int}, {float}) and sorted(set(classes)) == classes
+    require(ordered, "classes are no sorted texts or numbers, all different")
     latents = 1 if len(classes) == 2 else len(classes)
     require(
         config["single_column"] and offset is not None and offset.numel() == latents,

@@ -11,8 +11,13 @@ experiments and the demonstration::
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.pipeline.class_predictive import ClassPredictive, number_classes
-from deepwishart.pipeline.class_scores import Reliability, reliability, score_classes
+from deepwishart.pipeline.class_scores import (
+    ClassPredictive,
+    Reliability,
+    number_classes,
+    reliability,
+    score_classes,
+)
 from deepwishart.pipeline.evaluation import (
     Bound,
     estimate_elbo,

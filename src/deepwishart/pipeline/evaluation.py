@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +16,6 @@ from deepwishart.likelihoods.counts import Counts
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
 from deepwishart.pipeline.scaled_model import RescaledPredictive
-
-__all__ = ["Bound", "estimate_elbo", "score", "score_constant", "score_gaussian"]
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
@@ -81,9 +79,10 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
     columns = range(len(prediction.scaling.scale))
-    if not prediction.gaussian:
-        return [_score_law(_Law(prediction, y, each), y, each) for each in columns]
-    return _scores([_Marginal(prediction.standardised, each) for each in columns], prediction, y)
+    if prediction.gaussian:
+        return _rescaled([_Marginal(prediction.standardised, d) for d in columns], prediction, y)
+    table = y.reshape(len(y), -1)
+    return [_scores(_law(prediction, table, d), table[:, d]) for d in columns]
 
 
 def score_constant(
@@ -101,8 +100,8 @@ def score_constant(
     """
     shape = (len(prediction), len(prediction.scaling.scale))
     if prediction.discrete and train is not None:
-        guesses = (_CountGuess.of(column, len(y)) for column in train.reshape(len(train), -1).T)
-        return [_score_law(guess, y, column) for column, guess in enumerate(guesses)]
+        pairs = zip(train.reshape(len(train), -1).T, y.reshape(len(y), -1).T, strict=True)
+        return [_scores(_count_guess(counts, len(y)), targets) for counts, targets in pairs]
     return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
 
 
@@ -118,23 +117,27 @@ def score_gaussian(
     >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"]
     0.0
     """
-    return _scores(list(zip(mean.T, stddev.T, strict=True)), units, y)
+    return _rescaled(list(zip(mean.T, stddev.T, strict=True)), units, y)
 
 
-def _scores(
+def _rescaled(
     marginals: list[Any], units: RescaledPredictive, y: np.ndarray
 ) -> list[dict[str, float]]:
     scales = units.scaling.scale.tolist(), units.scaling.log_scale.tolist()
     columns = zip(marginals, units.standardise(y).T, *scales, strict=True)
-    return [
-        {
-            "log_likelihood": metrics.log_likelihood(guess, targets) - log_scale,
-            "rmse": metrics.rmse(guess, targets) * scale,
-            "crps": metrics.crps(guess, targets) * scale,
-            "coverage90": metrics.interval_coverage(guess, targets, 0.9),
-        }
-        for guess, targets, scale, log_scale in columns
-    ]
+    return [_scores(*column) for column in columns]
+
+
+def _scores(
+    guess: Any, targets: Any, scale: float = 1.0, log_scale: float = 0.0
+) -> dict[str, float]:
+    """The scores of one column, whose unit is ``scale`` in the units of the data."""
+    return {
+        "log_likelihood": metrics.log_likelihood(guess, targets) - log_scale,
+        "rmse": metrics.rmse(guess, targets) * scale,
+        "crps": metrics.crps(guess, targets) * scale,
+        "coverage90": metrics.interval_coverage(guess, targets, 0.9),
+    }
 
 
 class _Marginal(NamedTuple):
@@ -148,79 +151,39 @@ class _Marginal(NamedTuple):
             yield mean[..., [self.column]], std[..., [self.column]]
 
 
-def _score_law(law: Any, y: np.ndarray, column: int) -> dict[str, float]:
-    """Scores of one column from its distribution in original units."""
-    targets = y.reshape(len(y), -1)[:, column]
-    return {
-        "log_likelihood": metrics.log_likelihood(law, targets),
-        "rmse": metrics.rmse(law, targets),
-        "crps": metrics.crps(law, targets),
-        "coverage90": metrics.interval_coverage(law, targets, 0.9),
-    }
+def _law(prediction: RescaledPredictive, table: np.ndarray, column: int) -> SimpleNamespace:
+    """One column of a prediction of any kind; ``table`` has the targets of all columns."""
+    rows = len(prediction)
+
+    def beside_others(values: Tensor) -> np.ndarray:
+        changed = np.array(table, dtype=np.float64)
+        changed[:, column] = values
+        return changed
+
+    def own(values: np.ndarray, *leading: int) -> np.ndarray:
+        return values.reshape(*leading, rows, -1)[..., column]
+
+    return SimpleNamespace(
+        gaussian=False,
+        discrete=prediction.discrete,
+        mean=own(prediction.mean),
+        log_prob=lambda y: prediction.log_prob(beside_others(y), by_column=True)[:, column],
+        cdf=lambda y: own(prediction.cdf(beside_others(y))),
+        sample=lambda number, generator: own(prediction.sample(number, generator), number),
+    )
 
 
-@dataclass(frozen=True)
-class _Law:
-    """One column of a prediction of any kind; ``targets`` are all columns of its rows."""
+def _count_guess(counts: np.ndarray, num_rows: int) -> SimpleNamespace:
+    """The same negative binomial for every row."""
+    mean = float(counts.mean()) or 0.5 / len(counts)
+    dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
+    shape = torch.zeros(num_rows, dtype=torch.float64)
+    law = Counts(shape + math.log(mean), shape + dispersion)
 
-    prediction: RescaledPredictive
-    targets: np.ndarray
-    column: int
-    gaussian: ClassVar[bool] = False
-
-    @property
-    def discrete(self) -> bool:
-        return self.prediction.discrete
-
-    @property
-    def mean(self) -> np.ndarray:
-        return self._one(self.prediction.mean)
-
-    def log_prob(self, y: Tensor) -> np.ndarray:
-        return self.prediction.log_prob(self._all(y), by_column=True)[:, self.column]
-
-    def cdf(self, y: Tensor) -> np.ndarray:
-        return self._one(self.prediction.cdf(self._all(y)))
-
-    def sample(self, num_samples: int, generator: torch.Generator | None) -> np.ndarray:
-        drawn = self.prediction.sample(num_samples, generator)
-        return drawn.reshape(num_samples, len(self.prediction), -1)[..., self.column]
-
-    def _one(self, values: np.ndarray) -> np.ndarray:
-        return values.reshape(len(self.prediction), -1)[:, self.column]
-
-    def _all(self, y: Tensor) -> np.ndarray:
-        table = np.array(self.targets, dtype=np.float64).reshape(len(self.prediction), -1)
-        table[:, self.column] = y
-        return table
-
-
-@dataclass(frozen=True)
-class _CountGuess:
-    """The same distribution for every row."""
-
-    law: Counts
-    gaussian: ClassVar[bool] = False
-    discrete: ClassVar[bool] = True
-
-    @classmethod
-    def of(cls, counts: np.ndarray, num_rows: int) -> _CountGuess:
-        mean = float(counts.mean()) or 0.5 / len(counts)
-        dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
-        shape = torch.zeros(num_rows, dtype=torch.float64)
-        return cls(Counts(shape + math.log(mean), shape + dispersion))
-
-    @property
-    def mean(self) -> Tensor:
-        return self.law.mean
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self.law.log_prob(y)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        return self.law.cdf(y)
-
-    def sample(self, num_samples: int, generator: torch.Generator | None) -> Tensor:
+    def sample(num_samples: int, generator: torch.Generator | None) -> Tensor:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return self.law.sample((num_samples,))
+            return law.sample((num_samples,))
+
+    functions = {"log_prob": law.log_prob, "cdf": law.cdf, "sample": sample}
+    return SimpleNamespace(gaussian=False, discrete=True, mean=law.mean, **functions)

@@ -15,17 +15,10 @@ from deepwishart.models import DeepKernelProcess, Posterior, build
 from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.predict import Predictive
 
-__all__ = ["RescaledPredictive", "ScaledModel"]
-
 
 @dataclass
 class ScaledModel:
-    """A deep kernel process in standardised units, and the way there and back.
-
-    Args:
-        model: the process.
-        inputs: how inputs are standardised.
-        targets: how targets are standardised.
+    """A deep kernel process in standardised units, and how inputs and targets get there and back.
 
     >>> X = np.linspace(0.0, 600.0, 30)[:, None]
     >>> scaled = ScaledModel.build("dwp", X, 50 + X, num_inducing=5)
@@ -80,11 +73,7 @@ class ScaledModel:
         return RescaledPredictive(prediction, self.targets, squeeze)
 
     def standardised(
-        self,
-        X: np.ndarray,
-        num_samples: int = 100,
-        seed: int = 0,
-        offset: np.ndarray | None = None,
+        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, offset: np.ndarray | None = None
     ) -> Predictive:
         """The same for standardised targets, with ``offset`` ``(N, 1)`` on the latent functions.
 
@@ -123,6 +112,11 @@ class RescaledPredictive:
         scaling: how the targets were standardised.
         squeeze: drop the column dimension; for targets that came as a vector.
 
+    Attributes:
+        num_samples: number of components of the mixture.
+        gaussian: whether components are Gaussian, one for each posterior sample.
+        discrete: whether targets are counts.
+
     >>> import deepwishart as dw
     >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
     >>> prediction = dw.build("dwp", X, X, num_inducing=4).predict(X, num_samples=5)
@@ -132,9 +126,9 @@ class RescaledPredictive:
     """
 
     def __init__(self, predictive: Predictive, scaling: Standardiser, squeeze: bool) -> None:
-        self.standardised = predictive
-        self.scaling = scaling
-        self._squeeze = squeeze
+        self.standardised, self.scaling, self._squeeze = predictive, scaling, squeeze
+        self.num_samples = predictive.num_samples
+        self.gaussian, self.discrete = predictive.gaussian, predictive.discrete
 
     def __len__(self) -> int:
         return len(self.standardised)
@@ -159,21 +153,6 @@ class RescaledPredictive:
     def variance(self) -> np.ndarray:
         """Predictive variance."""
         return np.square(self.stddev)
-
-    @property
-    def num_samples(self) -> int:
-        """Number of components of the mixture."""
-        return self.standardised.num_samples
-
-    @property
-    def gaussian(self) -> bool:
-        """Whether components are Gaussian, one for each posterior sample."""
-        return self.standardised.gaussian
-
-    @property
-    def discrete(self) -> bool:
-        """Whether targets are counts."""
-        return self.standardised.discrete
 
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components; ``FloatingPointError`` if they are none,

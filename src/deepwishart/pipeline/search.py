@@ -12,8 +12,6 @@ from deepwishart.pipeline.evaluation import Bound
 from deepwishart.pipeline.scaled_model import ScaledModel
 from deepwishart.training import History, TrainingError
 
-__all__ = ["Candidate", "Fitted", "inducing_points", "search_model"]
-
 DEEPEST = 3  # each layer more is as long again, and most gains come from the first two
 FEWEST = 100
 ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Standardiser"]
-
 
 @dataclass(frozen=True)
 class Standardiser:
@@ -77,6 +75,4 @@ class Standardiser:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Standardiser:
         """What :meth:`to_dict` gave."""
-        return cls(
-            **{name: np.asarray(plain[name], dtype=np.float64) for name in cls.__annotations__}
-        )
+        return cls(*(np.asarray(plain[name], dtype=np.float64) for name in cls.__annotations__))

@@ -22,8 +22,6 @@ from deepwishart.training import (
     train_deterministic,
 )
 
-__all__ = ["adjust_protocol", "checkpoint_store", "model_options", "run_training"]
-
 COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py
 _WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
 _PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
@@ -66,10 +64,7 @@ def adjust_protocol(
     Args:
         protocol: a protocol, or the name of a ready-made one.
         num_rows: number of training rows.
-        max_iter: number of steps.
-        learning_rate: first learning rate.
         batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
-        kl_anneal: steps over which the Kullback--Leibler term fades in.
         num_samples: posterior samples per step. A named protocol on all rows of a large data set,
             or with many inducing points, takes fewer than its own, since these make up for samples.
         output: the model's output layer; ``"collapsed"`` needs all rows at every step.
@@ -92,10 +87,8 @@ def adjust_protocol(
     if learning_rate is not None:
         final = base.final_learning_rate * learning_rate / base.learning_rate
         changes |= {"learning_rate": learning_rate, "final_learning_rate": final}
-    if kl_anneal is not None:
-        changes["kl_anneal"] = kl_anneal
-    if num_samples is not None:
-        changes["num_samples"] = num_samples
+    given = {"kl_anneal": kl_anneal, "num_samples": num_samples}
+    changes |= {name: value for name, value in given.items() if value is not None}
     size = base.batch_size if isinstance(batch_size, str) else batch_size
     changes["batch_size"] = None if size is None or size >= num_rows else size
     return base.replace(**changes)

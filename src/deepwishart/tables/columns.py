@@ -1,4 +1,5 @@
-"""What the columns of a table are, and their values: numbers, truth, dates or categories."""
+"""What the columns of a table are, and their values: numbers, truth, dates or categories; and
+targets, which are numbers or classes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import polars as pl
 
 from deepwishart._support.choices import suggest
 from deepwishart.tables.dates import PARTS, days_of
-from deepwishart.tables.problems import TableError, listing, quoted
+from deepwishart.tables.problems import Problems, TableError, listing, quoted
 
 KINDS = ("number", "boolean", "date", "category")
 # Spellings of a missing value, Excel's errors among them, in lower case; so is an empty field.
@@ -25,7 +26,7 @@ _TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 _PLAIN = (*_TEXT, pl.Boolean, pl.Date, pl.Datetime)
 _WANTED = {"number": "a number", "boolean": "true or false", "date": "an ISO date"}
 _LARGEST = 1e300
-_DETAILS = ("categories", "fill")
+_MOST_CLASSES = 100
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,10 @@ class Column:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Column:
         """What :meth:`to_dict` gave; ``TableError`` for anything else."""
-        name, kind, categories, fill = (plain[each] for each in ("name", "kind", *_DETAILS))
+        name, kind = plain["name"], plain["kind"]
+        categories, fill = plain["categories"], plain["fill"]
         parts, origin = plain.get("parts", []), plain.get("origin", 0.0)  # models of 0.1 have none
-        texts = isinstance(categories, list) and all(
-            isinstance(t, str) for t in [name, *categories]
-        )
+        texts = isinstance(categories, list) and {type(t) for t in [name, *categories]} == {str}
         known = fill is None or (fill in categories if categories else type(fill) in (float, int))
         dates = isinstance(parts, list) and set(parts) <= set(PARTS) and type(origin) is float
         fits = bool(categories) == (kind == "category") and bool(parts) == (kind == "date")
@@ -98,15 +98,13 @@ def as_text(
     >>> as_text(pl.DataFrame({"x": [" 2.5 ", "NA"], "n": [1, None]})).rows()
     [('2.5', '1'), (None, None)]
     """
-    problems = [
+    Problems(
         f"Column {quoted(name)} holds "
         f"{'durations or times of day' if dtype.is_temporal() else f'values of type {dtype}'}. "
         "Turn them into numbers first, or leave the column out with --drop."
         for name, dtype in zip(names or table.columns, table.dtypes, strict=True)
         if not (dtype.is_numeric() or dtype in _PLAIN)
-    ]
-    if problems:
-        raise TableError(*problems)
+    ).settle()
     # One expression for all columns: a call for each costs more than its work in a wide table.
     text = table.select(pl.all().cast(pl.String).str.strip_chars())
     spellings = ["", *(word.strip().lower() for word in missing)]
@@ -119,16 +117,15 @@ def read_values(
     kinds: Mapping[str, str],
     rows: Sequence[int] | None = None,
     missing: Collection[str] = MISSING,
-    odd: dict[str, str] | None = None,
-) -> pl.DataFrame:
+) -> tuple[pl.DataFrame, dict[str, str]]:
     """Columns as finite numbers, or as trimmed text if they hold categories; null where missing.
 
     Dates are days since 1970. ``kinds`` are those of the columns to read, ``rows`` the numbers of
-    the rows, from 1 on if ``None``. Values that cannot be read are refused, or become null and
-    are described in ``odd`` by column.
+    the rows, from 1 on if ``None``. Values that cannot be read become null, and there is a sentence
+    about each column that has any.
 
     >>> table = pl.DataFrame({"x": ["1", " 2.5 ", "NA"], "new": ["True", None, "0"]})
-    >>> read_values(table, {"x": "number", "new": "boolean"}).rows()
+    >>> read_values(table, {"x": "number", "new": "boolean"})[0].rows()
     [(1.0, 1.0), (2.5, None), (None, 0.0)]
     """
     names = list(kinds)
@@ -154,12 +151,7 @@ def read_values(
     ]
     values = text.select(readers).with_columns(typed.select(direct))
     values.columns = text.columns = names
-    found = dict(_odd_values(values, text, kinds, rows or range(1, len(table) + 1)))
-    if odd is None and found:
-        raise TableError(*found.values())
-    if odd is not None:
-        odd.update(found)
-    return values
+    return values, dict(_odd_values(values, text, kinds, rows or range(1, len(table) + 1)))
 
 
 def _odd_values(
@@ -206,7 +198,7 @@ def read_targets(
         raise TableError(f"A target is named twice in {listing(names)}.")
     text = as_text(pl.DataFrame([table[name] for name in names]), missing)
     numbers = text.select(pl.all().cast(pl.Float64, strict=False)).null_count().row(0)
-    problems = []
+    problems = Problems()
     for name, unread in zip(names, numbers, strict=True):
         if table[name].dtype == pl.Boolean or unread == len(table):
             example = next((value for value in text[name] if value is not None), None)
@@ -215,9 +207,9 @@ def read_targets(
                 f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
                 "to be a number for regression."
             )
-    if problems:
-        raise TableError(*problems)
-    targets = read_values(table, dict.fromkeys(names, "number"), missing=missing)
+    problems.settle()
+    targets, odd = read_values(table, dict.fromkeys(names, "number"), missing=missing)
+    Problems(odd.values()).settle()
     for name, column in targets.drop_nulls().to_dict().items():
         if len(column) and (largest := float(np.abs(column.to_numpy()).max())) > _LARGEST:
             problems.append(
@@ -229,9 +221,49 @@ def read_targets(
                 f"The target {quoted(name)} is {column[0]:g} in every row; there is nothing to "
                 "predict."
             )
-    if problems:
-        raise TableError(*problems)
+    problems.settle()
     return targets.fill_null(math.nan).to_numpy()
+
+
+def holds_classes(table: pl.DataFrame, name: str, missing: Collection[str] = MISSING) -> bool:
+    """Whether a target column has text or truth values, and so names classes.
+
+    >>> table = pl.DataFrame({"size": ["1", "2.5"], "colour": ["red", "NA"], "new": [True, False]})
+    >>> [holds_classes(table, name) for name in table.columns]
+    [False, True, True]
+    """
+    if table[name].dtype == pl.Boolean:
+        return True
+    text = as_text(pl.DataFrame([table[name]]), missing).to_series().drop_nulls()
+    return len(text) > 0 and text.cast(pl.Float64, strict=False).null_count() == len(text)
+
+
+def read_labels(
+    table: pl.DataFrame, name: str, missing: Collection[str] = MISSING
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of classes ``(N, 1)``, NaN where a label is missing, and the labels in order.
+
+    Raises:
+        TableError: one class only, or so many that they are names rather than classes.
+
+    >>> numbers, classes = read_labels(pl.DataFrame({"y": ["b", "a", None, "b"]}), "y")
+    >>> numbers.ravel().tolist(), classes
+    ([1.0, 0.0, nan, 1.0], ('a', 'b'))
+    """
+    text = as_text(pl.DataFrame([table[name]]), missing).to_series()
+    classes = tuple(text.drop_nulls().unique().sort().to_list())
+    if len(classes) < 2:
+        found = f"is {quoted(classes[0])} in every row" if classes else "has no values at all"
+        raise TableError(f"The target {quoted(name)} {found}; there is nothing to predict.")
+    if len(classes) > min(_MOST_CLASSES, len(text) // 2):
+        raise TableError(
+            f"The target {quoted(name)} is text with {len(classes)} different values in "
+            f"{len(text)} rows, such as {listing(classes, 3)}: too many for classes. If they are "
+            "numbers with a unit, leave numbers only."
+        )
+    places = {label: float(number) for number, label in enumerate(classes)}
+    numbers = [places.get(label, np.nan) for label in text.to_list()]
+    return np.array(numbers)[:, None], classes
 
 
 def require_columns(table: pl.DataFrame, names: Iterable[str]) -> None:
@@ -250,7 +282,7 @@ def refuse_missing(
     values: pl.DataFrame, names: Collection[str], rows: Sequence[int] | None = None
 ) -> None:
     """Raise :class:`~deepwishart.tables.TableError` naming those columns that lack values."""
-    problems = []
+    problems = Problems()
     for name, count in zip(values.columns, values.null_count().row(0), strict=True):
         if count and name in names:
             index = values[name].to_list().index(None)
@@ -259,5 +291,4 @@ def refuse_missing(
                 f"{rows[index] if rows else index + 1}. Fill them in, leave those rows out, or "
                 "fit with --impute median, or with --drop for the column."
             )
-    if problems:
-        raise TableError(*problems)
+    problems.settle()

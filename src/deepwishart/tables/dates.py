@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["PARTS", "days_of", "looks_like_date", "parts_of"]
-
 # In the order in which they become columns.
 PARTS = ("year", "day of year", "weekday", "hour", "elapsed days")
 _DAY = 86_400_000_000  # microseconds

@@ -6,12 +6,12 @@ import codecs
 import csv
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from deepwishart.tables.problems import TableError
-
-__all__ = ["Dialect", "find_dialect"]
 
 _SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 _NAMES = {mark: name for name, mark in _SEPARATORS.items()}
@@ -86,32 +86,24 @@ def find_dialect(file: Path, given: Dialect, usual: str = ",") -> Dialect:
 
 
 def _find_encoding(file: Path) -> str:
-    decoders = {name: codecs.getincrementaldecoder(name)() for name in ("utf-8", "cp1252")}
     with open(file, "rb") as binary:
         start = binary.read(4)
-        for mark, name in _BOMS.items():
-            if start.startswith(mark):
-                return name
-        block = start
-        while block and decoders:
-            block, now = binary.read(_BLOCK), block
-            for name, decoder in list(decoders.items()):
-                try:
-                    decoder.decode(now, final=not block)
-                except UnicodeDecodeError:
-                    del decoders[name]
-    return next(iter(decoders), "latin-1")
+    for mark, name in _BOMS.items():
+        if start.startswith(mark):
+            return name
+    for name in ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError), open(file, encoding=name, newline="") as text:
+            while text.read(_BLOCK):
+                pass
+            return name
+    return "latin-1"
 
 
 def _rows(lines: list[str], separator: str) -> list[list[str]]:
     rows: list[list[str]] = []
-    try:
-        for row in csv.reader(lines, delimiter=separator):
-            rows += [row] if row else []
-            if len(rows) == _MOST_ROWS:
-                break
-    except csv.Error:
-        pass  # a field without end; what was read until then is enough
+    with suppress(csv.Error):  # a field without end; what was read until then is enough
+        for row in islice(filter(None, csv.reader(lines, delimiter=separator)), _MOST_ROWS):
+            rows.append(row)
     return rows
 
 

@@ -89,17 +89,22 @@ class TableEncoder:
         if impute is None:
             with problems:
                 refuse_missing(text, kinds, rows)
-        odd: dict[str, str] = {}
-        values = read_values(table, kinds, rows, missing, odd)
+        values, odd = read_values(table, kinds, rows, missing)
         problems += odd.values()
         source = range(len(table)) if fill_from is None else fill_from
         columns = []
         for name, kind in kinds.items():
             every = values[name].to_list()
             categories = tuple(sorted(set(every) - {None})) if kind == "category" else ()
-            if name not in categorical:
-                with problems:
-                    _check_number(categories, len(table), name)
+            # Names and identifiers are no categories: almost every row has its own.
+            most = min(MAX_CATEGORIES, max(10, len(table) // 2))
+            if len(categories) > most and name not in categorical:
+                shown = quoted(name)
+                problems.append(
+                    f"Column {shown} holds text with {len(categories)} different values in "
+                    f"{len(table)} rows, too many to be categories. Leave it out with --drop "
+                    f"{shown[1:-1]}, or insist with --categorical {shown[1:-1]}."
+                )
             fill = _fill([every[row] for row in source], kind, categories) if impute else None
             dates = _choose_parts(values[name]) if kind == "date" else {}
             columns.append(Column(name, kind, categories, fill, **dates))
@@ -131,8 +136,7 @@ class TableEncoder:
                 none of its categories (0 in all their columns) where there is no such category.
         """
         require_columns(table, [column.name for column in self.columns])
-        odd: dict[str, str] = {}
-        values = self._values(table, rows, odd)
+        values, odd = self._values(table, rows)
         problems = Problems(odd.values())
         with problems:
             required = {each.name for each in self.columns if each.fill is None}
@@ -140,22 +144,17 @@ class TableEncoder:
         parts: list[pl.Expr] = []
         for index, column in enumerate(self.columns):
             part = pl.nth(index) if column.fill is None else pl.nth(index).fill_null(column.fill)
-            names = column.feature_names
+            found = [part]
             if column.kind == "category":
                 with problems:
                     part = _take_unseen(part, values[column.name], column, rows, unseen)
-                named = zip(names, column.categories, strict=True)
-                parts += [
-                    part.eq_missing(pl.lit(each)).cast(pl.Float64).alias(name)
-                    for name, each in named
-                ]
+                known = column.categories
+                found = [part.eq_missing(pl.lit(each)).cast(pl.Float64) for each in known]
             elif column.kind == "date":
-                found = parts_of(part, column.origin)
-                parts += [
-                    found[each].alias(name) for name, each in zip(names, column.parts, strict=True)
-                ]
-            else:
-                parts.append(part)
+                every = parts_of(part, column.origin)
+                found = [every[each] for each in column.parts]
+            names = column.feature_names
+            parts += [each.alias(name) for each, name in zip(found, names, strict=True)]
         problems.settle()
         return values.select(parts)
 
@@ -166,7 +165,7 @@ class TableEncoder:
         >>> encoder.unseen(pl.DataFrame({"colour": ["red", "pink"]}))["colour"].to_list()
         [False, True]
         """
-        values = self._values(table, None, {})
+        values, _ = self._values(table)
         return {
             column.name: ~(values[column.name].is_in(column.categories).fill_null(True))
             for column in self.columns
@@ -174,10 +173,10 @@ class TableEncoder:
         }
 
     def _values(
-        self, table: pl.DataFrame, rows: Sequence[int] | None, odd: dict[str, str]
-    ) -> pl.DataFrame:
+        self, table: pl.DataFrame, rows: Sequence[int] | None = None
+    ) -> tuple[pl.DataFrame, dict[str, str]]:
         kinds = {column.name: column.kind for column in self.columns}
-        return read_values(table, kinds, rows, self.missing, odd)
+        return read_values(table, kinds, rows, self.missing)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -245,17 +244,6 @@ def _choose_parts(days: pl.Series) -> dict[str, Any]:
     found = days.rename("0").to_frame().select(**parts_of(pl.nth(0), origin)).drop_nulls()
     varying = tuple(part for part in PARTS if found.get_column(part).n_unique() > 1)
     return {"parts": varying or PARTS[-1:], "origin": origin}
-
-
-def _check_number(categories: Collection[str], num_rows: int, name: str) -> None:
-    """Names and identifiers are no categories: almost every row has its own."""
-    if len(categories) > min(MAX_CATEGORIES, max(10, num_rows // 2)):
-        shown = quoted(name)
-        raise TableError(
-            f"Column {shown} holds text with {len(categories)} different values in {num_rows} "
-            f"rows, too many to be categories. Leave it out with --drop {shown[1:-1]}, or insist "
-            f"with --categorical {shown[1:-1]}."
-        )
 
 
 def _take_unseen(

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-
-__all__ = ["Problems", "TableError", "listing", "quoted"]
 
 _LONGEST = 60
 
 
 class TableError(ValueError):
-    """A table that cannot be used; the message names the columns and says what to do.
-
-    Args:
-        problems: one sentence or two for each thing that is wrong.
-    """
+    """A table that cannot be used; the message names the columns and says what to do, in a sentence
+    or two for each of its problems."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
@@ -39,12 +33,7 @@ class Problems(list[str]):
     def __enter__(self) -> Problems:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
         if isinstance(error, TableError):
             self += [problem for problem in error.problems if problem not in self]
             return True

@@ -7,30 +7,40 @@ import contextlib
 import gzip
 import hashlib
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import polars as pl
 from polars.exceptions import NoDataError, PanicException, PolarsError
 
 from deepwishart.tables.dialect import Dialect, find_dialect
-from deepwishart.tables.parquet import check_parquet
-from deepwishart.tables.problems import TableError, quoted
-
-__all__ = ["STANDARD_INPUT", "TableFile", "open_table", "read_table", "stream_table"]
+from deepwishart.tables.problems import Problems, TableError, quoted
 
 STANDARD_INPUT = "-"
 # A damaged Parquet file can make polars panic, which is not even an Exception to Python.
 _UNREADABLE = (PolarsError, PanicException)
 _SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".parquet": ""}
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-_BLOCK = 2**20
 _DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
+_DECODE = """
+import sys
+import polars
+try:
+    table = polars.scan_parquet(sys.argv[1], glob=False)
+    rows = sum(map(len, table.collect_batches(lazy=True)))
+    if rows != table.select(polars.len()).collect().item():  # a thread that panics is not missed
+        raise ValueError("rows are missing")
+except BaseException as error:
+    print(error)
+    sys.exit(1)
+"""
 
 
 @dataclass(frozen=True)
@@ -98,16 +108,15 @@ class TableFile:
         return lazy
 
     def _check_names(self, names: list[str]) -> None:
-        problems = []
+        problems = Problems()
         for number, name in enumerate(names, start=1):
             if not name.strip():
                 problems.append(f"Column {number} of {self.name} has no name; give it one.")
-            elif name in names[: number - 1]:
+            elif names[: number - 1].count(name) == 1:
                 problems.append(
                     f"{self.name} has two columns named {quoted(name)}; rename one of them."
                 )
-        if problems:
-            raise TableError(*dict.fromkeys(problems))
+        problems.settle()
 
     def _unreadable(self, error: BaseException) -> TableError:
         reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
@@ -152,14 +161,14 @@ def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> 
                 with open(file, "rb") as start:
                     magic = start.read(4)
             if not usual or (str(path) == STANDARD_INPUT and magic == _PARQUET):
-                check_parquet(file, name)
+                _check_parquet(file, name)
                 yield TableFile(name, file, None, "")
                 return
             found = find_dialect(file, given, usual)
             encoding = codecs.lookup(found.encoding or "utf-8").name
             if encoding not in ("utf-8", "ascii"):
                 with open(file, encoding=encoding, newline="") as text:
-                    file = _copy(text, Path(folder, "text"))
+                    file = _copy(text, Path(folder, "text"), "w", encoding="utf-8", newline="")
         except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
             raise TableError(f"{name} cannot be read: {str(error).rstrip('.')}.") from error
         plain = (found.separator, found.decimal, encoding) == (usual, ".", "utf-8")
@@ -220,10 +229,18 @@ def _usual_separator(file: Path) -> str:
     return usual
 
 
-def _copy(source: Any, to: Path) -> Path:
-    """Bytes as they are, text in UTF-8."""
-    target: BinaryIO
-    with open(to, "wb") as target:
-        while block := source.read(_BLOCK):
-            target.write(block.encode() if isinstance(block, str) else block)
+def _copy(source: Any, to: Path, mode: str = "wb", **options: Any) -> Path:
+    with open(to, mode, **options) as target:
+        shutil.copyfileobj(source, target)
     return to
+
+
+def _check_parquet(file: Path, name: str) -> None:
+    """Decode a file in a process that can be spared: some damage makes polars panic, which prints
+    a page about threads, and some would end the process."""
+    # -P: a module of that name in the working directory is not to be imported.
+    command = [sys.executable, "-P", "-c", _DECODE, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        reason = next(iter(done.stdout.splitlines()), "it is damaged").rstrip(".")
+        raise TableError(f"{name} cannot be read: {reason}.")

@@ -15,15 +15,7 @@ class Minibatches:
     r"""A new random order every epoch, cut into :math:`\lceil N / B \rceil` batches whose sizes
     differ by at most one.
 
-    Args:
-        X: all inputs ``(N, num_features)``.
-        y: all targets ``(N, D)``.
-        batch_size: largest batch B; ``None`` for all rows at once, in their own order.
-        seed: seed of the order.
-
-    >>> batches = Minibatches(torch.zeros(5, 1), torch.zeros(5, 1), batch_size=2, seed=0)
-    >>> [len(batches.next()[0]) for _ in range(4)]
-    [2, 2, 1, 2]
+    The largest has B rows, ``batch_size``; ``None`` is for all at once, in their own order.
     """
 
     def __init__(self, X: Tensor, y: Tensor, batch_size: int | None, seed: int) -> None:
@@ -62,14 +54,7 @@ class Minibatches:
 
 class GivenBatches:
     """Pairs of inputs and targets of somebody else's making, such as a data loader's; over again
-    when they end. What cannot be started again is an error then.
-
-    >>> batches = GivenBatches(
-    ...     [(torch.zeros(2, 1), torch.zeros(2)), (torch.ones(1, 1), torch.ones(1))]
-    ... )
-    >>> [len(batches.next()[0]) for _ in range(3)]
-    [2, 1, 2]
-    """
+    when they end. What cannot be started again is an error then."""
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         self.num_batches = 0  # not known

@@ -103,11 +103,7 @@ class Checkpoint:
     def load_into(self, model: nn.Module) -> None:
         """Set the model to the state in this checkpoint; its structure has to be the same."""
         own = model.state_dict()
-        saved = {
-            name.removeprefix(MODEL): value
-            for name, value in self.tensors.items()
-            if name.startswith(MODEL)
-        }
+        saved = {n.removeprefix(MODEL): v for n, v in self.tensors.items() if n.startswith(MODEL)}
         for name in [*own, *saved]:
             here, there = _shape(own.get(name)), _shape(saved.get(name))
             if here != there:
@@ -152,9 +148,7 @@ class CheckpointStore:
 
     def paths(self) -> list[Path]:
         """All checkpoint files, newest first."""
-        if not self.directory.exists():
-            return []
-        found = [path for path in self.directory.iterdir() if _NAME.fullmatch(path.name)]
+        found = [path for path in self.directory.glob("step-*") if _NAME.fullmatch(path.name)]
         return sorted(found, key=_step_of, reverse=True)
 
     def save(self, checkpoint: Checkpoint) -> Path:

@@ -14,8 +14,8 @@ from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo, importance_weighted_bound
 from deepwishart.training.distributed import NUMERICAL_ERRORS
+from deepwishart.training.guard import interrupts_noted
 from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 
 _MEMORY = 20  # of L-BFGS
@@ -49,16 +49,12 @@ def train_deterministic(
 
     Where all distinct rows are inducing points, these stay where they are, and the bound is the
     exact Gaussian process's evidence, which is computed as such. In double precision, whatever the
-    model's own; Ctrl-C keeps the last finished step.
+    model's own; Ctrl-C keeps the last finished step. ``model``, ``X``, ``y``, ``history`` and
+    ``progress`` are as in :func:`train`.
 
     Args:
-        model: changed in place; :func:`is_deterministic`.
-        X: all inputs ``(N, num_features)``, standardised.
-        y: all targets ``(N, D)`` or ``(N,)``, standardised.
         max_iter: largest number of steps.
         tolerance: rise of the bound per row that is not worth another step.
-        history: record of earlier training to append to.
-        progress: called after every step.
 
     Returns:
         The history, with one entry for each step of L-BFGS; its ``stopped_by`` is ``"converged"``,
@@ -127,27 +123,21 @@ class _Objective:
         ]
         trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
         self.parameters = [p for _, p in trained]
-        self.best = np.concatenate([p.detach().cpu().numpy().ravel() for p in self.parameters])
-        limits = [
-            (_LOWEST, _HIGHEST) if n.rpartition(".")[2].startswith("log_") else (None, None)
-            for n, _ in trained
-        ]
+        self.best = torch.cat([p.detach().ravel() for p in self.parameters]).cpu().numpy()
         self.bounds = [
-            limit
-            for limit, p in zip(limits, self.parameters, strict=True)
+            (_LOWEST, _HIGHEST) if n.rpartition(".")[2].startswith("log_") else (None, None)
+            for n, p in trained
             for _ in range(p.numel())
         ]
 
     def __call__(self, values: np.ndarray) -> tuple[float, np.ndarray]:
         self._set(values)
-        self.model.zero_grad()
         try:
             bound = self._bound()
-            (-bound).backward()
+            slopes = torch.autograd.grad(-bound, self.parameters, materialize_grads=True)
         except NUMERICAL_ERRORS:
             return _FAILED, np.zeros_like(values)
-        gradients = (p.grad if p.grad is not None else torch.zeros_like(p) for p in self.parameters)
-        gradient = np.concatenate([g.cpu().numpy().ravel() for g in gradients])
+        gradient = torch.cat([slope.ravel() for slope in slopes]).cpu().numpy()
         if not (np.isfinite(bound.item()) and np.isfinite(gradient).all()):
             return _FAILED, np.zeros_like(values)
         return -bound.item(), gradient
@@ -164,9 +154,8 @@ class _Objective:
             p.copy_(part.view_as(p))
 
     def release(self) -> None:
-        """Leave the model at the best values, without gradients."""
+        """Leave the model at the best values."""
         self._set(self.best)
-        self.model.zero_grad()
         for p in self._kept:
             p.requires_grad_(True)
 

@@ -27,20 +27,11 @@ NUMERICAL_ERRORS = (CholeskyError, torch.linalg.LinAlgError)
 
 @dataclass(frozen=True)
 class Parallel:
-    """The processes that train together; a single one by default.
+    """The processes that train together; a single one by default."""
 
-    Args:
-        rank: number of this process.
-        world: number of processes.
-        group: the process group, ``None`` for the default one.
-
-    >>> Parallel(rank=1, world=3).rows(10)
-    slice(4, 7, None)
-    """
-
-    rank: int = 0
-    world: int = 1
-    group: Any = None
+    rank: int = 0  # number of this process
+    world: int = 1  # number of processes
+    group: Any = None  # the process group, None for the default one
 
     @classmethod
     def detect(cls, process_group: Any = None) -> Parallel:

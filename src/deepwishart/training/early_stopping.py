@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deepwishart._support.arguments import number, whole_number
 from deepwishart.training.history import History
-
-__all__ = ["Plateau", "still_rising"]
 
 _BLOCK = 10  # steps averaged before a line is fitted: neighbours are alike
 
@@ -39,10 +38,8 @@ class Plateau:
     every: int = 20
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.tolerance) and self.tolerance > 0):
-            raise ValueError(f"tolerance must be a positive number, got {self.tolerance}.")
-        if self.every < 1:
-            raise ValueError(f"every must be at least 1, got {self.every}.")
+        number("tolerance", self.tolerance)
+        whole_number("every", self.every)
 
     def reached(self, history: History, first: int, steps_left: int) -> bool:
         """Whether the bounds from entry ``first`` of the history on have stopped rising."""

@@ -1,10 +1,15 @@
-"""A step that fails never reaches the parameters."""
+"""A step that fails, or is cut off by Ctrl-C, never reaches the parameters."""
 
 from __future__ import annotations
 
 import math
 import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -133,12 +138,12 @@ def explain(
 @torch.no_grad()
 def _first_layer_not_finite(model: DeepKernelProcess, X: Tensor, random: Randomness) -> str | None:
     """Algorithm 1 once more, looking at every layer on the way."""
-    before = None if random.generator is None else random.generator.get_state()
+    generator = random.generator or torch.default_generator
+    before = generator.get_state()
     for layer, drawn in zip(model.hidden, model.sample_hidden(random), strict=False):
         if not (_finite(drawn.log_ratio) and _finite(drawn.inducing)):
             return layer.name
-    if random.generator is not None and before is not None:
-        random.generator.set_state(before)
+    generator.set_state(before)
     sample = model.sample(random)
     _, *rows = sample.walk(X, random.rows())
     for layer, values in zip(model.hidden, rows, strict=True):
@@ -160,3 +165,28 @@ def _owner(model: DeepKernelProcess, parameter: str) -> str:
     if parameter.startswith("output."):
         return model.output.name
     return "the likelihood" if parameter.startswith("likelihood.") else "the inducing inputs"
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[list[int]]:
+    """While active, Ctrl-C only adds to the given list, so that a step can be finished first.
+
+    A second Ctrl-C raises :class:`KeyboardInterrupt` at once, as usual. Nothing changes outside
+    the main thread, or where the program handles or ignores the signal itself.
+    """
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if noted:
+            signal.default_int_handler(number, frame)
+        noted.append(number)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ours = usual and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from deepwishart._support.arguments import whole_number
+
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
 
@@ -66,8 +68,7 @@ class History:
 
     def elbo_smoothed(self, window: int) -> list[float]:
         """ELBO averaged over the last ``window`` steps (fewer at the start), one value per step."""
-        if window < 1:
-            raise ValueError(f"window must be at least 1, got {window}.")
+        whole_number("window", window)
         sums = [0.0, *itertools.accumulate(self.elbo)]
         ends = range(1, len(sums))
         return [(sums[end] - sums[max(end - window, 0)]) / min(window, end) for end in ends]

@@ -16,9 +16,8 @@ from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
 from deepwishart.training.early_stopping import Plateau
-from deepwishart.training.guard import Guard, explain
+from deepwishart.training.guard import Guard, explain, interrupts_noted
 from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.interrupt import interrupts_noted
 from deepwishart.training.progress import ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol
 from deepwishart.training.shallow import start_from_shallow
@@ -229,19 +228,9 @@ def _start(
     history.stopped_by = None
     if isinstance(data, tuple) and (checkpoints is not None or parallel.world > 1):
         state.data = fingerprint(*data)
-    if parallel.leads:
-        _resume(state, checkpoints, resume)
-    if parallel.world > 1:
-        content = state.checkpoint().encode() if parallel.leads else b""
-        content = parallel.from_leader(content, model.device)
-        state.load(Checkpoint.decode(content, "The state received from rank 0"))
-    return state
-
-
-def _resume(state: TrainingState, checkpoints: CheckpointStore | None, resume: bool) -> None:
-    if resume and checkpoints is None:
+    if resume and checkpoints is None and parallel.leads:
         raise ValueError("resume=True needs checkpoints=CheckpointStore(directory).")
-    if checkpoints is not None and checkpoints.paths():
+    if checkpoints is not None and parallel.leads and checkpoints.paths():
         if not resume:
             raise ValueError(
                 f"{checkpoints.directory} already holds checkpoints of a run. Pass resume=True to "
@@ -249,6 +238,11 @@ def _resume(state: TrainingState, checkpoints: CheckpointStore | None, resume: b
             )
         if (latest := checkpoints.latest()) is not None:
             state.load(latest)
+    if parallel.world > 1:
+        content = state.checkpoint().encode() if parallel.leads else b""
+        content = parallel.from_leader(content, model.device)
+        state.load(Checkpoint.decode(content, "The state received from rank 0"))
+    return state
 
 
 def _check_data(

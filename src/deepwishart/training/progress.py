@@ -33,14 +33,9 @@ def make_progress(
 ) -> Iterator[Callable[[ProgressEvent], None]]:
     """A context that gives a callable for ``progress=`` of :func:`deepwishart.training.train`.
 
-    On a terminal it shows a bar with ELBO, noise, steps per second and time left. With
-    ``verbose=0``, or when standard error is not a terminal, it writes nothing at all.
-
-    Args:
-        verbose: 0 for silence.
-        total: number of steps.
-        label: text in front of the bar.
-        console: where to draw; standard error if ``None``.
+    On a terminal it shows ``label`` and a bar with ELBO, noise, steps per second and time left of
+    ``total`` steps. With ``verbose=0``, or when standard error, or the ``console`` to draw on, is
+    not a terminal, it writes nothing at all.
 
     >>> with make_progress(verbose=0, total=10) as progress:
     ...     progress(ProgressEvent(0, 10, -1.0, 1.0, 1e-2, 0.3, 0.1))
