@@ -4,7 +4,7 @@ and columns if wanted."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,15 +27,6 @@ from deepwishart.distributions.moments import (
     gram_mean,
     gram_variance,
 )
-
-
-class Bartlett(NamedTuple):
-    r"""Parameters :math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``."""
-
-    concentration: Tensor
-    rate: Tensor
-    loc: Tensor
-    scale: Tensor
 
 
 class GeneralisedSingularWishart(GramDistribution):
@@ -73,15 +64,10 @@ class GeneralisedSingularWishart(GramDistribution):
             identity if ``None``.
         column_mixing: :math:`C`, ``(..., m, m)``, likewise.
 
-    >>> alpha, loc = torch.tensor([1.0, 0.5]), torch.zeros(3, 2)
+    >>> alpha, beta = torch.tensor([1.0, 0.5]), torch.tensor([0.5, 0.5])
+    >>> mu, sigma, C = torch.zeros(3, 2), torch.ones(3, 2), torch.tensor([[1.0, 0.0], [0.5, 1.0]])
     >>> q = GeneralisedSingularWishart(
-    ...     2,
-    ...     alpha,
-    ...     0.5 * torch.ones(2),
-    ...     loc,
-    ...     torch.ones(3, 2),
-    ...     scale_tril=torch.eye(3),
-    ...     column_mixing=torch.tensor([[1.0, 0.0], [0.5, 1.0]]),
+    ...     2, alpha, beta, mu, sigma, scale_tril=torch.eye(3), column_mixing=C
     ... )
     >>> root, log_prob = q.rsample_root_with_log_prob((4,))
     >>> root.shape, torch.allclose(log_prob, q.log_prob_root(root), atol=1e-4)
@@ -142,8 +128,7 @@ class GeneralisedSingularWishart(GramDistribution):
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`\Lambda = L R T C`."""
-        factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
-        return self.scale_tril @ mix(factor, self.row_mixing, self.column_mixing)
+        return self.rsample_root_with_log_prob(sample_shape, generator=generator)[0]
 
     def rsample_root_with_log_prob(
         self,
@@ -168,10 +153,11 @@ class GeneralisedSingularWishart(GramDistribution):
         ``(*sample_shape, *batch_shape)``.
         """
         parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
-        factor = self._rsample_factor(parameters, sample_shape, generator)
+        shape = torch.Size(sample_shape) + self.batch_shape
+        factor = sample_factor(shape, self.dimension, *parameters, generator=generator)
         mixed = mix(factor, rows, columns)
         if sticking_the_landing:
-            parameters = Bartlett(*(parameter.detach() for parameter in parameters))
+            parameters = tuple(parameter.detach() for parameter in parameters)
             rows, columns = (None if m is None else m.detach() for m in (rows, columns))
             if mixed is not factor:
                 # The value of T is known without the error of the solves; only their gradient
@@ -200,18 +186,13 @@ class GeneralisedSingularWishart(GramDistribution):
         volume = log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
         return log_scale_volume(self.scale_tril, self.rank) + volume
 
-    def _bartlett(self) -> Bartlett:
-        """The parameters, with neutral values where ``loc`` and ``scale`` are not to be read."""
+    def _bartlett(self) -> tuple[Tensor, ...]:
+        r""":math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``, the latter
+        neutral where they are not to be read."""
         shape = (self.dimension, self.rank)
         read = torch.ones(shape, dtype=torch.bool, device=self.loc.device).tril_(-1)
         loc, scale = torch.where(read, self.loc, 0.0), torch.where(read, self.scale, 1.0)
-        return Bartlett(self.concentration, self.rate, loc, scale)
-
-    def _rsample_factor(
-        self, parameters: Bartlett, sample_shape: _size, generator: torch.Generator | None
-    ) -> Tensor:
-        shape = torch.Size(sample_shape) + self.batch_shape
-        return sample_factor(shape, self.dimension, *parameters, generator=generator)
+        return self.concentration, self.rate, loc, scale
 
     def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         rows, columns = self.row_mixing, self.column_mixing
@@ -235,11 +216,13 @@ class GeneralisedSingularWishart(GramDistribution):
                     f"{name} is {value.dtype} and the scale matrix is {self._scale.dtype}; "
                     "give all parameters in one dtype."
                 )
-        for name, value in (given | self._bartlett()._asdict()).items():
-            if value is not None and name.endswith("mixing"):
+        for name, value in (given | dict(zip(given, self._bartlett(), strict=False))).items():
+            if value is None:
+                continue
+            if name.endswith("mixing"):
                 check_scale_tril(value, name, owner)
-            if name in ("concentration", "rate", "scale"):
-                if not bool(((value > 0) & value.isfinite()).all()):
-                    raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
-            elif value is not None and not bool(value.isfinite().all()):
+            positive = name in ("concentration", "rate", "scale")
+            if positive and not bool(((value > 0) & value.isfinite()).all()):
+                raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
+            if not bool(value.isfinite().all()):
                 raise ValueError(f"{name} of {owner} holds NaN or infinite values.")

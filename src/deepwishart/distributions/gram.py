@@ -24,11 +24,21 @@ NO_SAMPLE_SHAPE = torch.Size()
 
 
 class SeededDistribution(Distribution):
-    """A distribution that draws from a generator, and expands by a table of its parameters."""
+    """A distribution that draws from a generator; its parameters are in a table, which gives the
+    batch shape that they broadcast to, and how they expand."""
 
     has_rsample = True
     # Tensor attributes and their number of event dimensions.
     _event_dims: ClassVar[dict[str, int]]
+
+    def __init__(self, event_shape: _size, validate: bool) -> None:
+        tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
+        batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
+        batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
+        batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
+        # Parameters were checked by now, with messages of our own.
+        super().__init__(batch, torch.Size(event_shape), validate_args=False)
+        self._validate_args = validate
 
     def sample(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
@@ -101,14 +111,7 @@ class GramDistribution(SeededDistribution, ABC):
         self.rank = self._find_rank(validate)
         if validate:
             self._check_parameters()
-        tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
-        batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
-        batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
-        batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
-        event_shape = torch.Size([self.dimension, self.dimension])
-        # Parameters were checked by now, with messages of our own.
-        super().__init__(batch, event_shape, validate_args=False)
-        self._validate_args = validate
+        super().__init__((self.dimension, self.dimension), validate)
 
     def _find_rank(self, validate: bool) -> int:
         return rank_of(self._df, self.dimension)
@@ -164,15 +167,9 @@ class GramDistribution(SeededDistribution, ABC):
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top`, without forming :math:`G`.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
-        """
+        r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top`, without forming :math:`G`:
+        ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal. Without a
+        ``generator``, from PyTorch's default one."""
 
     @abstractmethod
     def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:

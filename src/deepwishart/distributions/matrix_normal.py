@@ -62,10 +62,7 @@ class MatrixNormal(SeededDistribution):
             _check_arguments(loc, row_scale_tril, column_scale_tril)
         self.loc = loc
         self.row_scale_tril, self.column_scale_tril = row_scale_tril, column_scale_tril
-        given = [t for t in (loc, row_scale_tril, column_scale_tril) if t is not None]
-        batch_shape = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
-        super().__init__(batch_shape, loc.shape[-2:], validate_args=False)
-        self._validate_args = validate
+        super().__init__(loc.shape[-2:], validate)
 
     @property
     def mean(self) -> Tensor:
