@@ -12,21 +12,8 @@ from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart import linalg
-from deepwishart.distributions.bartlett import (
-    log_mixing_volume,
-    log_prob_factor,
-    log_scale_volume,
-    mix,
-    sample_factor,
-    unmix,
-)
+from deepwishart.distributions import bartlett, moments
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
-from deepwishart.distributions.moments import (
-    FactorMoments,
-    factor_moments,
-    gram_mean,
-    gram_variance,
-)
 
 
 class GeneralisedSingularWishart(GramDistribution):
@@ -113,7 +100,7 @@ class GeneralisedSingularWishart(GramDistribution):
         + \operatorname{diag}(\sum_j (C C^\top)_{jj} \operatorname{Var}[T_{ij}])\right)
         R^\top L^\top`, ``(*batch_shape, P, P)``.
         """
-        return self._moment(gram_mean)
+        return self._moment(moments.gram_mean)
 
     @property
     def variance(self) -> Tensor:
@@ -122,7 +109,7 @@ class GeneralisedSingularWishart(GramDistribution):
         See :func:`deepwishart.distributions.moments.gram_variance` for the formula. Takes
         :math:`O(P^3 m)` operations and :math:`O(P^2 m)` memory.
         """
-        return self._moment(gram_variance)
+        return self._moment(moments.gram_variance)
 
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
@@ -154,17 +141,17 @@ class GeneralisedSingularWishart(GramDistribution):
         """
         parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
         shape = torch.Size(sample_shape) + self.batch_shape
-        factor = sample_factor(shape, self.dimension, *parameters, generator=generator)
-        mixed = mix(factor, rows, columns)
+        factor = bartlett.sample_factor(shape, self.dimension, *parameters, generator=generator)
+        mixed = bartlett.mix(factor, rows, columns)
         if sticking_the_landing:
             parameters = tuple(parameter.detach() for parameter in parameters)
             rows, columns = (None if m is None else m.detach() for m in (rows, columns))
             if mixed is not factor:
                 # The value of T is known without the error of the solves; only their gradient
                 # is wanted.
-                again = unmix(mixed, rows, columns)
+                again = bartlett.unmix(mixed, rows, columns)
                 factor = factor.detach() + (again - again.detach())
-        log_q = log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
+        log_q = bartlett.log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
         return self.scale_tril @ mixed, log_q
 
     @property
@@ -176,15 +163,17 @@ class GeneralisedSingularWishart(GramDistribution):
         shapes = all(v.ndim == 1 for v in vectors) and all(m.ndim == 2 for m in matrices)
         return shapes and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
 
-    def _moment(self, moment: Callable[[Tensor, FactorMoments, Tensor | None], Tensor]) -> Tensor:
+    def _moment(
+        self, moment: Callable[[Tensor, moments.FactorMoments, Tensor | None], Tensor]
+    ) -> Tensor:
         outer = self.scale_tril if self.row_mixing is None else self.scale_tril @ self.row_mixing
-        value = moment(outer, factor_moments(*self._bartlett()), self.column_mixing)
+        value = moment(outer, moments.factor_moments(*self._bartlett()), self.column_mixing)
         return value.expand(*self.batch_shape, *self.event_shape)
 
     def _log_volume(self, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
         r"""Log Jacobian of :math:`T T^\top \mapsto G`."""
-        volume = log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
-        return log_scale_volume(self.scale_tril, self.rank) + volume
+        volume = bartlett.log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
+        return bartlett.log_scale_volume(self.scale_tril, self.rank) + volume
 
     def _bartlett(self) -> tuple[Tensor, ...]:
         r""":math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``, the latter
@@ -196,10 +185,12 @@ class GeneralisedSingularWishart(GramDistribution):
 
     def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         rows, columns = self.row_mixing, self.column_mixing
-        factor = unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
-        return log_prob_factor(factor, *self._bartlett()) - self._log_volume(rows, columns)
+        factor = bartlett.unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
+        log_prob = bartlett.log_prob_factor(factor, *self._bartlett())
+        return log_prob - self._log_volume(rows, columns)
 
-    def _check_parameters(self) -> None:
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
         rows, rank, owner = self.dimension, self.rank, type(self).__name__
         shapes = ((rank,), (rank,), (rows, rank), (rows, rank), (rows, rows), (rank, rank))
         given = {name: getattr(self, name) for name in self._parameters}

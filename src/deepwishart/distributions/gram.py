@@ -31,14 +31,20 @@ class SeededDistribution(Distribution):
     # Tensor attributes and their number of event dimensions.
     _event_dims: ClassVar[dict[str, int]]
 
-    def __init__(self, event_shape: _size, validate: bool) -> None:
+    def __init__(self, event_shape: _size, validate_args: bool | None) -> None:
+        validate = Distribution._validate_args if validate_args is None else validate_args
+        if validate:
+            self._check_arguments()
         tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
         batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
         batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
         batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
-        # Parameters were checked by now, with messages of our own.
         super().__init__(batch, torch.Size(event_shape), validate_args=False)
         self._validate_args = validate
+
+    def _check_arguments(self) -> None:
+        """Raise ``ValueError`` for what is wrong with the parameters, in messages of our own."""
+        raise NotImplementedError
 
     def sample(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
@@ -96,28 +102,34 @@ class GramDistribution(SeededDistribution, ABC):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        name, validate = type(self).__name__, wants_validation(validate_args)
         if (covariance_matrix is None) == (scale_tril is None):
+            name = type(self).__name__
             raise ValueError(f"{name} needs exactly one of covariance_matrix and scale_tril.")
         self._covariance_matrix, self._scale_tril = covariance_matrix, scale_tril
         # A number stays a number, so that what depends on it costs no tensor operation.
         self._df = df.to(self._scale) if isinstance(df, Tensor) else df
-        if validate and scale_tril is not None:
-            check_scale_tril(scale_tril, "scale_tril", name)
-        if validate and covariance_matrix is not None:
-            self._check_covariance(covariance_matrix)
-        if validate and not bool(torch.as_tensor(df).isfinite().all()):
-            raise ValueError(f"df of {name} holds NaN or infinite values.")
-        self.rank = self._find_rank(validate)
-        if validate:
-            self._check_parameters()
-        super().__init__((self.dimension, self.dimension), validate)
+        self.rank = self._find_rank()
+        super().__init__((self.dimension, self.dimension), validate_args)
 
-    def _find_rank(self, validate: bool) -> int:
+    def _find_rank(self) -> int:
         return rank_of(self._df, self.dimension)
 
-    def _check_parameters(self) -> None:
-        """Look at what a subclass has besides degrees of freedom and scale."""
+    def _check_arguments(self) -> None:
+        name, given = type(self).__name__, self._covariance_matrix
+        if given is None:
+            check_scale_tril(self.scale_tril, "scale_tril", name)
+        elif given.ndim < 2:
+            raise ValueError(
+                f"covariance_matrix of {name} has shape {tuple(given.shape)}; it has to be "
+                "(..., P, P)."
+            )
+        elif problem := PositiveSemidefinite(self.dimension).explain(given):
+            raise ValueError(
+                f"covariance_matrix of {name} has to be positive definite, but {problem}. If "
+                "rounding is to blame, add a small multiple of the identity."
+            )
+        if not bool(self.df.isfinite().all()):
+            raise ValueError(f"df of {name} holds NaN or infinite values.")
 
     @property
     def df(self) -> Tensor:
@@ -209,21 +221,8 @@ class GramDistribution(SeededDistribution, ABC):
             f"batch_shape={tuple(self.batch_shape)})"
         )
 
-    def _check_covariance(self, covariance_matrix: Tensor) -> None:
-        name = f"covariance_matrix of {type(self).__name__}"
-        if covariance_matrix.ndim < 2:
-            raise ValueError(
-                f"{name} has shape {tuple(covariance_matrix.shape)}; it has to be (..., P, P)."
-            )
-        problem = PositiveSemidefinite(covariance_matrix.shape[-1]).explain(covariance_matrix)
-        if problem is not None:
-            raise ValueError(
-                f"{name} has to be positive definite, but {problem}. If rounding is to blame, add "
-                "a small multiple of the identity."
-            )
-
     def _validate_sample(self, value: Tensor) -> None:
-        if (problem := self.support.explain(value)) is not None:
+        if problem := self.support.explain(value):
             raise ValueError(
                 f"The value given to log_prob is outside the support of {self!r}: {problem}."
             )
@@ -247,11 +246,6 @@ class GramDistribution(SeededDistribution, ABC):
                 f"The value's batch shape {tuple(value.shape[:-2])} does not broadcast with the "
                 f"batch shape {tuple(self.batch_shape)} of {self!r}."
             ) from error
-
-
-def wants_validation(validate_args: bool | None) -> bool:
-    """``validate_args``, or PyTorch's default where it is ``None``."""
-    return Distribution._validate_args if validate_args is None else validate_args
 
 
 def check_scale_tril(scale_tril: Tensor, name: str, owner: str) -> None:

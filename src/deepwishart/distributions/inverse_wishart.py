@@ -39,13 +39,16 @@ class InverseWishart(GramDistribution):
     True
     """
 
-    def _find_rank(self, validate: bool) -> int:
-        if validate and not bool((self.df > self.dimension - 1).all()):
-            least = self.dimension - 1
+    def _find_rank(self) -> int:
+        return self.dimension
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        least = self.dimension - 1
+        if not bool((self.df > least).all()):
             raise ValueError(
                 f"df of InverseWishart has to be above P - 1 = {least}; got {self._df}."
             )
-        return self.dimension
 
     @property
     def mean(self) -> Tensor:
