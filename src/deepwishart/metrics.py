@@ -52,7 +52,6 @@ class MixturePrediction(Protocol):
 
     def components(self) -> Iterator[tuple[Any, Any]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
-        ...
 
 
 Prediction = Any  # what the module's description says
@@ -82,15 +81,12 @@ class OtherPrediction(Protocol):
 
     def log_prob(self, y: Any) -> Any:
         """Log density, or log probability, of each row, ``(N,)``."""
-        ...
 
     def cdf(self, y: Any) -> Any:
         """Distribution function, in the shape of ``y``."""
-        ...
 
     def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
         """Draws, with a leading dimension more than ``y``."""
-        ...
 
 
 def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:

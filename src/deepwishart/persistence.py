@@ -54,7 +54,7 @@ def write_model(
     config: dict[str, Any],
     history: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a model directory, all or nothing.
+    """Write a model directory, all or nothing, and return its path.
 
     Everything goes to a temporary directory beside ``path``, reaches the disk, and is then renamed.
     A model already at ``path`` is set aside and removed only after the new one is in place; a
@@ -65,9 +65,6 @@ def write_model(
         tensors: by name.
         config: what JSON can hold.
         history: what JSON can hold, kept in a file of its own.
-
-    Returns:
-        The directory's path.
 
     >>> import tempfile, torch
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -266,13 +263,12 @@ def _check_target(target: Path) -> None:
     """Only a model directory, or an empty one, may be replaced."""
     if target.exists() and not target.is_dir():
         raise ModelFileError(f"{target} exists and is not a directory; choose another path.")
-    if target.is_dir():
-        present = {entry.name for entry in target.iterdir()}
-        if present and not (_CONFIG in present and present <= _FILES):
-            raise ModelFileError(
-                f"{target} holds other things than a saved model, which saving would remove; "
-                "choose another path."
-            )
+    present = {entry.name for entry in target.iterdir()} if target.exists() else set()
+    if present and not (_CONFIG in present and present <= _FILES):
+        raise ModelFileError(
+            f"{target} holds other things than a saved model, which saving would remove; "
+            "choose another path."
+        )
 
 
 def _previous(target: Path) -> Path:

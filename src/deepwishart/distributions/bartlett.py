@@ -154,8 +154,8 @@ def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
     """
     log_diagonal = scale_tril.diagonal(dim1=-2, dim2=-1).log()
     num_rows = log_diagonal.shape[-1]
-    volume = (num_rows + 1) * log_diagonal[..., :rank].sum(-1)
-    return volume + rank * log_diagonal[..., rank:].sum(-1) if rank < num_rows else volume
+    first, rest = log_diagonal[..., :rank].sum(-1), log_diagonal[..., rank:].sum(-1)
+    return (num_rows + 1) * first + rank * rest
 
 
 def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:

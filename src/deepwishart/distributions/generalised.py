@@ -45,8 +45,7 @@ class GeneralisedSingularWishart(GramDistribution):
             the diagonal are read.
         scale: :math:`\sigma > 0`, ``(..., P, m)``.
         covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``.
-        scale_tril: its Cholesky factor :math:`L`, in place of ``covariance_matrix``.
-        validate_args: check arguments and values, at a cost.
+        scale_tril, validate_args: as in :class:`Wishart`.
         row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; the
             identity if ``None``.
         column_mixing: :math:`C`, ``(..., m, m)``, likewise.
@@ -158,16 +157,17 @@ class GeneralisedSingularWishart(GramDistribution):
     def has_simple_factor(self) -> bool:
         """Whether the Bartlett factor's parameters have no batch dimensions of their own, and its
         mixing matrices, if any, ones on their diagonals."""
-        vectors, matrices = (self.concentration, self.rate), (self.loc, self.scale)
+        parameters = (self.concentration, self.rate, self.loc, self.scale)
         mixing = [m for m in (self.row_mixing, self.column_mixing) if m is not None]
-        shapes = all(v.ndim == 1 for v in vectors) and all(m.ndim == 2 for m in matrices)
-        return shapes and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
+        alone = [parameter.ndim for parameter in parameters] == [1, 1, 2, 2]
+        return alone and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
 
-    def _moment(
-        self, moment: Callable[[Tensor, moments.FactorMoments, Tensor | None], Tensor]
-    ) -> Tensor:
-        outer = self.scale_tril if self.row_mixing is None else self.scale_tril @ self.row_mixing
-        value = moment(outer, moments.factor_moments(*self._bartlett()), self.column_mixing)
+    def _moment(self, moment: Callable[[Tensor, moments.FactorMoments, Tensor], Tensor]) -> Tensor:
+        outer, columns = self.scale_tril, self.column_mixing
+        outer = outer if self.row_mixing is None else outer @ self.row_mixing
+        if columns is None:
+            columns = torch.eye(self.rank, dtype=outer.dtype, device=outer.device)
+        value = moment(outer, moments.factor_moments(*self._bartlett()), columns)
         return value.expand(*self.batch_shape, *self.event_shape)
 
     def _log_volume(self, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:

@@ -66,16 +66,13 @@ class SeededDistribution(Distribution):
 
 
 class GramDistribution(SeededDistribution, ABC):
-    r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`.
+    r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`, ``rank``.
 
     A subclass names the parameters of its own in ``_event_dims``, sets them before the rest, and
     defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
     :meth:`expand` follow.
 
     Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used.
-
-    Attributes:
-        rank: :math:`m`.
 
     >>> from deepwishart.distributions import Wishart
     >>> law = Wishart(2, covariance_matrix=torch.eye(3))
@@ -168,7 +165,7 @@ class GramDistribution(SeededDistribution, ABC):
     @property
     def dimension(self) -> int:
         """Number of rows :math:`P`."""
-        return self._scale.shape[-1]
+        return self._scale.shape[-1:].numel()  # which a number has as well, until it is refused
 
     @constraints.dependent_property(is_discrete=False, event_dim=2)
     def support(self) -> PositiveSemidefinite:

@@ -54,26 +54,20 @@ def factor_moments(
     return FactorMoments(mean, variance, third.to(dtype), fourth.to(dtype))
 
 
-def gram_mean(
-    scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor | None = None
-) -> Tensor:
+def gram_mean(scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor) -> Tensor:
     r""":math:`\mathrm{E}[G] = S \left(M W M^\top + \operatorname{diag}(V w)\right) S^\top`,
     :math:`w_j = W_{jj}`.
 
-    ``scale_tril`` is :math:`S`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
-    the identity if ``None``; :math:`M` and :math:`V` are the means and variances in ``moments``.
+    ``scale_tril`` is :math:`S`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``;
+    :math:`M` and :math:`V` are the means and variances in ``moments``.
     """
-    centre, variance = scale_tril @ moments.mean, moments.variance
-    if column_mixing is not None:
-        centre = centre @ column_mixing
-        variance = variance * column_mixing.square().sum(-1).unsqueeze(-2)
+    centre = scale_tril @ moments.mean @ column_mixing
+    variance = moments.variance * column_mixing.square().sum(-1).unsqueeze(-2)
     noise = scale_tril * variance.sum(-1).unsqueeze(-2)
     return centre @ centre.mT + noise @ scale_tril.mT
 
 
-def gram_variance(
-    scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor | None = None
-) -> Tensor:
+def gram_variance(scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor) -> Tensor:
     r"""Elementwise variance of :math:`G`.
 
     Write a column as :math:`b_j = c_j + e_j` with :math:`c_j = \mathrm{E}[b_j]`, and
@@ -96,8 +90,6 @@ def gram_variance(
     if it pairs them (Isserlis' sum) or is the fourth cumulant of a single column.
     """
     rank = moments.mean.shape[-1]
-    if column_mixing is None:
-        column_mixing = torch.eye(rank, dtype=scale_tril.dtype, device=scale_tril.device)
     W = column_mixing @ column_mixing.mT
     weight = W.diagonal(dim1=-2, dim2=-1)[..., None, None]
     # Columns j come first, then the pair (p, q).

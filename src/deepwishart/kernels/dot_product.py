@@ -96,7 +96,4 @@ class Linear(DotProduct):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        if self.log_lengthscale is None:
-            return features
-        self._check_num_features(features)
-        return features / self.lengthscale
+        return self._checked(features) / self.lengthscale if self.needs_features else features
