@@ -83,10 +83,7 @@ class Measurement:
     """Medians of a step and of the product beside it.
 
     Args:
-        process: name of the process, see :func:`deepwishart.build`.
-        dtype: ``"float64"`` or ``"float32"``.
-        depth: number of layers, the output layer included.
-        threads: number of threads.
+        process, dtype, depth, threads: what was measured, as in :func:`measure`.
         step_ms: time of a step in milliseconds.
         gemm_gflops: rate of the product in gigaflop per second.
         ratio: time of the step over that of its necessary operations at this rate.
@@ -104,12 +101,7 @@ class Measurement:
 
 
 def make_step(
-    process: str,
-    *,
-    depth: int,
-    dtype: torch.dtype,
-    shape: Shape = BOSTON,
-    **options: Any,
+    process: str, *, depth: int, dtype: torch.dtype, shape: Shape = BOSTON, **options: Any
 ) -> Callable[[], None]:
     """A function that takes one training step on random data: forward, backward and Adam.
 
@@ -141,11 +133,7 @@ def make_step(
 
 
 def alternate(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
-    """Median seconds of each function, called in turn after a few calls to warm up.
-
-    Args:
-        functions: what to time, without arguments.
-        repeats: number of times that each is timed.
+    """Median seconds of each function, over so many calls in turn, after a few calls to warm up.
 
     >>> short, long = alternate([lambda: sum(range(10)), lambda: sum(range(10_000))], repeats=5)
     >>> print(f"The second takes {long / short:.0f} times as long.")
@@ -162,10 +150,6 @@ def alternate(functions: Sequence[Callable[[], object]], repeats: int) -> list[f
 
 def necessary_flop(depth: int, shape: Shape = BOSTON) -> int:
     r"""The yardstick, :math:`S \cdot \text{depth} \cdot (4 P^2 N + 6 P^3)`.
-
-    Args:
-        depth: number of layers, the output layer included.
-        shape: sizes of data and model.
 
     >>> necessary_flop(2, Shape(num_rows=10, num_inducing=5, num_samples=3))
     10500
@@ -186,12 +170,10 @@ def measure(
     """Time steps of a process and products of matrices in every dtype, all in turn.
 
     Args:
-        process: name of the process, see :func:`deepwishart.build`.
-        depth: number of layers, the output layer included.
+        process, depth, shape: as in :func:`make_step`.
         dtypes: ``torch.float64`` or ``torch.float32`` or both, of steps and products.
         threads: number of threads of both; PyTorch's setting is put back afterwards.
         repeats: number of times that each is timed.
-        shape: sizes of data and model.
 
     >>> tiny = Shape(num_rows=20, num_features=3, num_inducing=5, num_samples=2)
     >>> (found,) = measure("dwp", depth=2, dtypes=[torch.float32], threads=1, repeats=1, shape=tiny)

@@ -1,6 +1,7 @@
 r"""How good a predictive distribution is: proper scores, errors and calibration.
 
-Every function takes a prediction and the targets that came true. A prediction is
+Every function takes a ``prediction`` and the targets ``y`` that came true, ``(N,)`` or ``(N, D)``.
+A prediction is
 
 - what :meth:`deepwishart.DeepKernelProcess.predict` returns (units of the model), or what
   ``DeepKernelRegressor.predict_distribution`` returns (units of the data), or
@@ -51,7 +52,6 @@ class MixturePrediction(Protocol):
 
     def components(self) -> Iterator[tuple[Any, Any]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
-        ...
 
 
 Prediction = Any  # what the module's description says
@@ -81,15 +81,12 @@ class OtherPrediction(Protocol):
 
     def log_prob(self, y: Any) -> Any:
         """Log density, or log probability, of each row, ``(N,)``."""
-        ...
 
     def cdf(self, y: Any) -> Any:
         """Distribution function, in the shape of ``y``."""
-        ...
 
     def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
         """Draws, with a leading dimension more than ``y``."""
-        ...
 
 
 def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
@@ -100,10 +97,7 @@ def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> 
     The columns of a row belong to one posterior sample together. In units of the prediction: for
     targets divided by :math:`c` the value rises by :math:`\log c`.
 
-    Args:
-        prediction: see the module's description.
-        y: targets ``(N,)`` or ``(N, D)``.
-        per_row: return the ``(N,)`` terms instead of their mean.
+    With ``per_row``, the ``(N,)`` terms instead of their mean.
 
     >>> round(log_likelihood(([0.0, 0.0], [1.0, 1.0]), [0.0, 0.0]), 4)
     -0.9189
@@ -124,10 +118,6 @@ def rmse(prediction: Prediction, y: Any) -> float:
 
     .. math:: \Big(\frac1{ND} \sum_{nd} \big(y_{nd} - \tfrac1S \textstyle\sum_s m_{snd}\big)^2
               \Big)^{1/2}.
-
-    Args:
-        prediction: see the module's description.
-        y: targets ``(N,)`` or ``(N, D)``.
 
     >>> rmse(([1.0, 2.0], [1.0, 1.0]), [1.0, 4.0]) == 2**0.5
     True
@@ -154,10 +144,7 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
     rows and columns. Costs :math:`S^2` per target. Where components are not Gaussian, the two
     expectations are means over 1,000 draws, always the same ones.
 
-    Args:
-        prediction: see the module's description.
-        y: targets ``(N,)`` or ``(N, D)``.
-        per_row: return the score of every target, in the shape of ``y``, instead of the mean.
+    With ``per_row``, the score of every target, in the shape of ``y``, instead of the mean.
 
     >>> round(crps(([0.0], [1.0]), [0.0]), 4)  # (2**0.5 - 1) / pi**0.5
     0.2337
@@ -168,14 +155,11 @@ def crps(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
 
     def score(mean: Tensor, std: Tensor, target: Tensor) -> Tensor:
         rows = max(1, _PAIR_ELEMENTS // (mean.shape[0] ** 2 * mean.shape[2]))
-        pieces = zip(mean.split(rows, 1), std.split(rows, 1), strict=True)
-        spread = torch.cat(
-            [
-                _mean_absolute(m[:, None] - m, torch.hypot(s[:, None], s)).mean((0, 1))
-                for m, s in pieces
-            ]
-        )
-        return _mean_absolute(target - mean, std).mean(0) - 0.5 * spread
+        spread = [
+            _mean_absolute(m[:, None] - m, torch.hypot(s[:, None], s)).mean((0, 1))
+            for m, s in zip(mean.split(rows, 1), std.split(rows, 1), strict=True)
+        ]
+        return _mean_absolute(target - mean, std).mean(0) - 0.5 * torch.cat(spread)
 
     return _result(_map(score, prediction, y).reshape(tuple(_tensor("y", y).shape)), per_row)
 
@@ -185,18 +169,13 @@ def interval_coverage(prediction: Prediction, y: Any, coverage: float = 0.9) -> 
 
     .. math:: \frac1{ND} \sum_{nd} 1\big[|2 F_{nd}(y_{nd}) - 1| \le c\big].
 
-    A calibrated prediction covers ``coverage`` of the targets. Intervals of counts have whole
-    numbers as ends, which belong to them, and so cover more.
-
-    Args:
-        prediction: see the module's description.
-        y: targets ``(N,)`` or ``(N, D)``.
-        coverage: probability :math:`c` of the interval, between 0 and 1.
+    A calibrated prediction covers ``coverage``, :math:`c`, of the targets. Intervals of counts have
+    whole numbers as ends, which belong to them, and so cover more.
 
     >>> interval_coverage(([0.0] * 4, [1.0] * 4), [-2.0, -0.5, 0.5, 1.0], coverage=0.9)
     0.75
     """
-    (level,) = _check_levels(coverage, "coverage")
+    (level,) = np.atleast_1d(probabilities("coverage", coverage))
     at, below = _reached(prediction, y)
     tail = 0.5 * (1.0 - level)
     return float(((at >= tail) & (below <= 1.0 - tail)).mean())
@@ -210,17 +189,13 @@ def calibration_curve(
     .. math:: \hat p(\ell) = \frac1{ND} \sum_{nd} 1[F_{nd}(y_{nd}) \le \ell].
 
     A calibrated prediction has :math:`\hat p(\ell) = \ell`. For counts, :math:`F` is the mean of
-    its values just below and at the target.
-
-    Args:
-        prediction: see the module's description.
-        y: targets ``(N,)`` or ``(N, D)``.
-        levels: probabilities between 0 and 1; 0.05, 0.10, ..., 0.95 if ``None``.
+    its values just below and at the target. Without ``levels``, 0.05, 0.10, ..., 0.95.
 
     >>> calibration_curve(([0.0] * 4, [1.0] * 4), [-2.0, -0.5, 0.5, 1.0], [0.1, 0.5]).observed
     array([0.25, 0.5 ])
     """
-    chosen = _check_levels(np.linspace(0.05, 0.95, 19) if levels is None else levels, "levels")
+    levels = np.linspace(0.05, 0.95, 19) if levels is None else levels
+    chosen = np.atleast_1d(probabilities("levels", levels))
     reached = np.sort(np.mean(_reached(prediction, y), axis=0).ravel())
     return CalibrationCurve(chosen, np.searchsorted(reached, chosen, side="right") / reached.size)
 
@@ -232,7 +207,7 @@ def _is_other(prediction: Any) -> bool:
 def _reached(prediction: Prediction, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The distribution function at the targets and, if they are counts, just below them."""
     if not _is_other(prediction):
-        value = _map(_mixture_cdf, prediction, y)
+        value = _map(lambda m, s, y: torch.special.ndtr((y - m) / s).mean(0), prediction, y)
         return value, value
     targets = _targets(y)
     value = _array(prediction.cdf(targets))
@@ -255,23 +230,15 @@ def _mean_absolute(mu: Tensor, sigma: Tensor) -> Tensor:
     return 2.0 * sigma * density + mu * torch.special.erf(z / math.sqrt(2.0))
 
 
-def _mixture_cdf(mean: Tensor, std: Tensor, y: Tensor) -> Tensor:
-    return torch.special.ndtr((y - mean) / std).mean(0)
-
-
 def _map(
     function: Callable[[Tensor, Tensor, Tensor], Tensor], prediction: Prediction, y: Any
 ) -> np.ndarray:
     """``function(means, standard deviations, targets)`` of chunks ``(S, n, D)`` and ``(n, D)``."""
     targets = _targets(y)
     table = targets.unsqueeze(-1) if targets.ndim == 1 else targets
-    chunks: Iterator[tuple[Any, Any]]
-    if isinstance(prediction, MixturePrediction):
-        chunks = prediction.components()
-    else:
-        chunks = iter([_from_pair(prediction, targets)])
+    known = isinstance(prediction, MixturePrediction)
     parts, done = [], 0
-    for mean, std in chunks:
+    for mean, std in prediction.components() if known else [_from_pair(prediction, targets)]:
         mean, std = _tensor("mean", mean), _tensor("stddev", std)
         piece = table[done : done + mean.shape[1]].to(mean.device)
         if piece.shape != mean.shape[1:]:
@@ -327,10 +294,6 @@ def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError("stddev must be positive everywhere.")
     full = (mixture.shape[0], targets.shape[0], -1)
     return mean.reshape(full), std.reshape(full)
-
-
-def _check_levels(levels: Any, name: str) -> np.ndarray:
-    return np.atleast_1d(probabilities(name, levels))
 
 
 def _tensor(name: str, values: Any) -> Tensor:

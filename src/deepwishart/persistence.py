@@ -54,7 +54,7 @@ def write_model(
     config: dict[str, Any],
     history: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a model directory, all or nothing.
+    """Write a model directory, all or nothing, and return its path.
 
     Everything goes to a temporary directory beside ``path``, reaches the disk, and is then renamed.
     A model already at ``path`` is set aside and removed only after the new one is in place; a
@@ -65,9 +65,6 @@ def write_model(
         tensors: by name.
         config: what JSON can hold.
         history: what JSON can hold, kept in a file of its own.
-
-    Returns:
-        The directory's path.
 
     >>> import tempfile, torch
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -138,10 +135,8 @@ def read_model(
         raise ModelFileError(f"The model in {where} cannot be read: {error}.") from error
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
-            raise ModelFileError(
-                f"The model in {where} has NaN or infinite numbers in {name!r}: it cannot predict. "
-                "Restore it from a copy, or train again."
-            )
+            problem = f"NaN or infinite numbers in {name!r}: it cannot predict"
+            raise _damage(f"The model in {where} has {problem}")
     return tensors, document["content"], _parse(where / _HISTORY, contents[_HISTORY])
 
 
@@ -152,19 +147,9 @@ def _sizes(file: Path) -> dict[str, Tensor]:
     try:
         with safetensors.safe_open(file, "pt") as opened:
             names = opened.keys()
-            found = {name: opened.get_slice(name) for name in names}
-            dtypes = {
-                name: _DTYPES.get(each.get_dtype(), torch.int8) for name, each in found.items()
-            }
-            return {
-                name: torch.empty(each.get_shape(), dtype=dtypes[name], device="meta")
-                for name, each in found.items()
-            }
+            return {name: _without_values(opened.get_slice(name)) for name in names}
     except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelFileError(
-            f"{file} is truncated, damaged or changed: {error}. Restore the model from a copy, or "
-            "train again."
-        ) from error
+        raise _damage(f"{file} is truncated, damaged or changed: {error}") from error
 
 
 def _without_values(stored: Any) -> Tensor:
@@ -219,9 +204,8 @@ def _read_config(where: Path) -> dict[str, Any]:
         )
     document = _parse(config, _read(config))
     if document.get("format") != FORMAT:
-        raise ModelFileError(
-            f"{config} was not written by deepwishart: its format is not {FORMAT!r}."
-        )
+        problem = f"its format is not {FORMAT!r}"
+        raise ModelFileError(f"{config} was not written by deepwishart: {problem}.")
     version, versions = document.get("format_version"), document.get("versions")
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         writer = versions.get("deepwishart") if isinstance(versions, dict) else None
@@ -231,10 +215,8 @@ def _read_config(where: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}. Upgrade deepwishart to load it."
         )
     if document.get("sha256") != _fingerprint(document):
-        raise ModelFileError(
-            f"{config} was changed or damaged after the model was saved: its checksum does not "
-            "match. Restore the model from a copy, or train again."
-        )
+        problem = "was changed or damaged after the model was saved: its checksum does not match"
+        raise _damage(f"{config} {problem}")
     if not isinstance(document.get("content"), dict) or not isinstance(document.get("files"), dict):
         raise ModelFileError(f"{config} does not describe a model.")
     return document
@@ -246,9 +228,7 @@ def _parse(file: Path, data: bytes) -> dict[str, Any]:
         document = json.loads(data, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ModelFileError(
-            f"{file} is damaged ({reason}). Restore the model from a copy, or train again."
-        ) from error
+        raise _damage(f"{file} is damaged ({reason})") from error
     if not isinstance(document, dict):
         raise ModelFileError(f"{file} was not written by deepwishart: it holds no JSON object.")
     return document
@@ -270,24 +250,25 @@ def _read(file: Path, files: dict[str, Any] | None = None) -> bytes:
         )
     data = file.read_bytes()
     if files is not None and hashlib.sha256(data).hexdigest() != files.get(file.name):
-        raise ModelFileError(
-            f"{file} is truncated, damaged or changed: its checksum does not match the one in "
-            f"{_CONFIG}. Restore the model from a copy, or train again."
-        )
+        problem = f"its checksum does not match the one in {_CONFIG}"
+        raise _damage(f"{file} is truncated, damaged or changed: {problem}")
     return data
+
+
+def _damage(problem: str) -> ModelFileError:
+    return ModelFileError(f"{problem}. Restore the model from a copy, or train again.")
 
 
 def _check_target(target: Path) -> None:
     """Only a model directory, or an empty one, may be replaced."""
     if target.exists() and not target.is_dir():
         raise ModelFileError(f"{target} exists and is not a directory; choose another path.")
-    if target.is_dir():
-        present = {entry.name for entry in target.iterdir()}
-        if present and not (_CONFIG in present and present <= _FILES):
-            raise ModelFileError(
-                f"{target} holds other things than a saved model, which saving would remove; "
-                "choose another path."
-            )
+    present = {entry.name for entry in target.iterdir()} if target.exists() else set()
+    if present and not (_CONFIG in present and present <= _FILES):
+        raise ModelFileError(
+            f"{target} holds other things than a saved model, which saving would remove; "
+            "choose another path."
+        )
 
 
 def _previous(target: Path) -> Path:

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from deepwishart._support.arguments import (
-    check_generator,
-    probabilities,
-    tensor,
-    whole_number,
-)
+from deepwishart._support.arguments import check_generator, probabilities, tensor, whole_number
+from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
 from deepwishart.likelihoods.counts import CountLikelihood, Counts
 
@@ -175,10 +171,8 @@ class Predictive:
         """Marginal quantile of each column, to full precision.
 
         Args:
-            p: a probability, or a 1-D tensor of K probabilities.
-
-        Returns:
-            ``(N, D)`` (or ``(N,)``), with a leading dimension K for a tensor ``p``.
+            p: a probability, or a 1-D tensor of K probabilities, which the result then has a
+                leading dimension for.
         """
         levels = torch.as_tensor(probabilities("p", p)).to(self._X)
         if levels.ndim:
@@ -210,22 +204,11 @@ class Predictive:
         for mean, variance in self.latents():
             rows = slice(start, start + mean.shape[1])
             m, s = mean[which], variance[which].sqrt()
-            latents = m + s * torch.randn(
-                m.shape, generator=generator, dtype=m.dtype, device=device
-            )
-            drawn[:, rows] = self._draw(latents, generator)
+            latents = m + s * standard_normal(m.shape, m, generator)
+            seed = torch.randint(2**62, (), generator=generator, device=device)
+            drawn[:, rows] = draw_targets(self.likelihood, latents, int(seed))
             start = rows.stop
-        return drawn.squeeze(-1) if self.num_outputs == 1 else drawn
-
-    def _draw(self, latents: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Targets given latents. PyTorch's distributions draw from its global generator, which is
-        seeded for the purpose and put back."""
-        device = self._X.device
-        seed = torch.randint(2**62, (), generator=generator, device=device)
-        devices = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices):
-            torch.manual_seed(int(seed))
-            return self.likelihood.distribution(latents).sample()
+        return self._shape(drawn)
 
     def _chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
         pieces = (rows.split(self._chunk_rows) for rows in (self._X, self._offset))
@@ -265,6 +248,15 @@ class Predictive:
         if bool(y.isnan().any()):
             raise ValueError("y has NaN values; remove those rows.")
         return y
+
+
+def draw_targets(likelihood: Likelihood, latents: Tensor, seed: int) -> Tensor:
+    """Targets ``(..., N, D)`` given latents ``(..., N, num_latents)``. PyTorch's distributions draw
+    from its global generator, which is seeded for the purpose and put back."""
+    devices = [latents.device] if latents.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), torch.no_grad():
+        torch.manual_seed(seed)
+        return likelihood.distribution(latents).sample().to(latents.dtype)
 
 
 def _average(mixture: Mixture, values: Tensor) -> Tensor:

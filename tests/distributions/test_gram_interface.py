@@ -165,6 +165,8 @@ def test_bad_scales_are_refused(family):
         scale(covariance_matrix=identity[:, :3])
     with pytest.raises(ValueError, match=r"shape \(4,\); it has to be \(\.\.\., P, P\)"):
         scale(covariance_matrix=identity[0])
+    with pytest.raises(ValueError, match=r"shape \(\); it has to be \(\.\.\., P, P\)"):
+        scale(covariance_matrix=identity[0, 0])
     with pytest.raises(ValueError, match=r"covariance_matrix .* not symmetric"):
         scale(covariance_matrix=identity + identity.roll(1, 0))
     with pytest.raises(ValueError, match=r"covariance_matrix .* not positive definite"):

@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from deepwishart.kernels import SquaredExponential, Stationary
+from deepwishart.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from deepwishart.kernels.arc_cosine import relu_correlation, step_correlation
 from deepwishart.kernels.elementary import safe_sqrt
-from deepwishart.kernels.matern import matern12_profile, matern32_profile, matern52_profile
 
 F64 = torch.float64
-SMOOTH = [matern12_profile, matern32_profile, matern52_profile, safe_sqrt]
+SMOOTH = [Matern12.profile, Matern32.profile, Matern52.profile, safe_sqrt]
 
 
-@pytest.mark.parametrize("function", SMOOTH, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", SMOOTH, ids=lambda f: f.__qualname__)
 def test_first_and_second_derivative_of_profiles(function: Callable[[Tensor], Tensor]) -> None:
     value = torch.tensor([0.01, 0.5, 1.0, 7.0], dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(function, value)
@@ -37,9 +36,9 @@ def test_first_and_second_derivative_of_correlations(
     ("function", "where", "value", "slope"),
     [
         (safe_sqrt, 0.0, 0.0, 0.0),
-        (matern12_profile, 0.0, 1.0, 0.0),
-        (matern32_profile, 0.0, 1.0, -3 / 2),
-        (matern52_profile, 0.0, 1.0, -5 / 6),
+        (Matern12.profile, 0.0, 1.0, 0.0),
+        (Matern32.profile, 0.0, 1.0, -3 / 2),
+        (Matern52.profile, 0.0, 1.0, -5 / 6),
         (step_correlation, 1.0, 1.0, 0.0),
         (step_correlation, -1.0, 0.0, 0.0),
         (step_correlation, 1.0 + 1e-15, 1.0, 0.0),
@@ -60,7 +59,7 @@ def test_value_and_slope_at_the_edge(
 
 def test_matern_slopes_keep_their_digits_near_zero() -> None:
     distance = torch.tensor(1e-8, requires_grad=True)
-    (gradient,) = torch.autograd.grad(matern52_profile(distance), distance)
+    (gradient,) = torch.autograd.grad(Matern52.profile(distance), distance)
     assert gradient.item() == pytest.approx(-5 / 6, rel=1e-6)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart.testing.likelihoods import draw_targets
+from deepwishart.predict import draw_targets
 
 ROWS = 40
 

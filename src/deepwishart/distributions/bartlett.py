@@ -24,23 +24,17 @@ from deepwishart._support.arguments import check_generator
 
 
 def rank_of(df: float | Tensor, dimension: int) -> int:
-    r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer.
-
-    A tensor of degrees of freedom has to give one common rank.
-
-    >>> rank_of(4.5, 5), rank_of(2, 5), rank_of(7.3, 5)
-    (5, 2, 5)
-    """
+    r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer; one for all
+    entries of a tensor."""
     if isinstance(df, Tensor):
-        if df.numel() == 0 or bool((df > dimension - 1).all()):
-            return dimension
-        if not bool((df == df.flatten()[0]).all()):
+        entries = set(df.flatten().tolist())
+        df = min(entries, default=math.inf)
+        if df <= dimension - 1 and len(entries) > 1:
             raise ValueError(
                 f"df has entries at or below P - 1 = {dimension - 1} that are not all equal, so "
                 "the samples of this batch would not have one common rank. Give one integer df, "
                 f"or values that are all above {dimension - 1}."
             )
-        df = df.flatten()[0].item()
     if df > dimension - 1:
         return dimension
     if df >= 1 and df == int(df):
@@ -54,11 +48,7 @@ def rank_of(df: float | Tensor, dimension: int) -> int:
 
 def concentrations(df: float | Tensor, rank: int, like: Tensor) -> Tensor:
     r""":math:`\alpha_j = \tfrac12 (\nu - j + 1)` for :math:`j = 1, \dots, m` (Sec. 2.2),
-    ``(..., m)``, with the dtype and device of ``like``.
-
-    >>> concentrations(3, 2, torch.zeros(()))
-    tensor([1.5000, 1.0000])
-    """
+    ``(..., m)``, with the dtype and device of ``like``."""
     steps = torch.arange(rank, dtype=like.dtype, device=like.device)
     if isinstance(df, Tensor):
         df = df.unsqueeze(-1)
@@ -68,10 +58,8 @@ def concentrations(df: float | Tensor, rank: int, like: Tensor) -> Tensor:
 def standard_normal(
     shape: torch.Size, like: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Standard normal noise with the dtype and device of ``like``.
-
-    It is drawn on the generator's device, so a CPU generator serves any model.
-    """
+    """Standard normal noise with the dtype and device of ``like``, drawn on the generator's device,
+    so that a CPU generator serves any model."""
     check_generator(generator)
     source = like.device if generator is None else generator.device
     noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=source)
@@ -92,11 +80,8 @@ def factor_noise(
 ) -> tuple[Tensor, Tensor]:
     r"""The randomness of a Bartlett factor: :math:`\gamma_j \sim \text{Gamma}(\alpha_j, 1)`,
     ``(*batch_shape, m)``, with its implicit gradient, and standard normal :math:`\epsilon`,
-    ``(*batch_shape, P, m)``.
-
-    Normals are drawn in single precision, which is several times faster and plenty for Monte Carlo
-    noise.
-    """
+    ``(*batch_shape, P, m)``, in single precision, which is several times faster and plenty for
+    Monte Carlo noise."""
     rank = concentration.shape[-1]
     gamma = standard_gamma(concentration.expand(*batch_shape, rank), generator)
     like = torch.empty((), dtype=torch.float32, device=concentration.device)
@@ -124,9 +109,6 @@ def sample_factor(
 
     Of ``concentration`` :math:`\alpha` and ``rate`` :math:`\beta`, ``(..., m)``, and ``loc``
     :math:`\mu` and ``scale`` :math:`\sigma`, ``(..., P, m)``; without the latter, 0 and 1.
-
-    >>> sample_factor(torch.Size([2]), 4, torch.ones(3)).shape
-    torch.Size([2, 4, 3])
     """
     gamma, lower = factor_noise(batch_shape, num_rows, concentration, generator)
     squares = gamma / rate
@@ -148,10 +130,6 @@ def log_prob_factor(
 
     for ``factor`` :math:`A`, ``(..., P, m)``, and parameters as in :func:`sample_factor`; of
     ``scale``, what is not below the diagonal has to be 1.
-
-    >>> one = torch.ones(1)
-    >>> log_prob_factor(torch.tensor([[2.0]]), one, one, torch.zeros(1, 1), torch.ones(1, 1))
-    tensor(-4.)
     """
     num_rows, rank = factor.shape[-2:]
     diagonal = factor.diagonal(dim1=-2, dim2=-1)
@@ -173,14 +151,11 @@ def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
               = (P + 1) \sum_{i \le m} \log L_{ii} + m \sum_{i > m} \log L_{ii}
 
     Appendices B and C of the paper; in full rank the familiar :math:`(P + 1) \log|L|`.
-
-    >>> round(log_scale_volume(math.e * torch.eye(4), 2).item(), 4)
-    14.0
     """
     log_diagonal = scale_tril.diagonal(dim1=-2, dim2=-1).log()
     num_rows = log_diagonal.shape[-1]
-    volume = (num_rows + 1) * log_diagonal[..., :rank].sum(-1)
-    return volume + rank * log_diagonal[..., rank:].sum(-1) if rank < num_rows else volume
+    first, rest = log_diagonal[..., :rank].sum(-1), log_diagonal[..., rank:].sum(-1)
+    return (num_rows + 1) * first + rank * rest
 
 
 def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
@@ -188,10 +163,6 @@ def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None)
 
     ``row_mixing`` is :math:`R`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
     here and below; ``None`` is the identity.
-
-    >>> mix(torch.tensor([[2.0], [3.0]]), torch.tensor([[1.0, 0.0], [0.5, 1.0]]), None)
-    tensor([[2.],
-            [4.]])
     """
     if column_mixing is not None:
         factor = factor @ column_mixing
@@ -214,9 +185,6 @@ def log_mixing_volume(
               + 2 \sum_{k \le m} (P - k + 1) \log C_{kk}
 
     Zero for unit diagonals, which lose no generality; :doc:`/theory` derives both.
-
-    >>> round(log_mixing_volume(None, math.e * torch.eye(2), num_rows=4, rank=2).item(), 4)
-    14.0
     """
     volume: float | Tensor = 0.0
     if row_mixing is not None:
@@ -236,10 +204,6 @@ def root_of(matrix: Tensor, rank: int) -> Tensor:
               \Lambda_{m:} = G_{m:,:m} \Lambda_{:m}^{-\top}
 
     The remaining block :math:`G_{m:,m:}` is determined by these and is not read.
-
-    >>> root_of(torch.tensor([[4.0, 6.0], [6.0, 9.0]]), rank=1)
-    tensor([[2.],
-            [3.]])
     """
     what = f"the leading {rank} x {rank} block of a Gram matrix"
     top = linalg.cholesky(matrix[..., :rank, :rank], what=what, strict=True)

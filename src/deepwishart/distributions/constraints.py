@@ -13,7 +13,8 @@ from deepwishart.distributions.bartlett import root_of
 
 
 class PositiveSemidefinite(constraints.Constraint):
-    r""":math:`G = G^\top \succeq 0` of rank :math:`m`, with :math:`G_{:m,:m} \succ 0`.
+    r""":math:`G = G^\top \succeq 0`, :math:`P \times P` for ``dimension`` :math:`P`, of ``rank``
+    :math:`m`, by default full, with :math:`G_{:m,:m} \succ 0`.
 
     The leading block is asked to be positive definite because its elements (and those below it)
     are the free elements on which the singular densities are defined; under them, a matrix without
@@ -22,10 +23,6 @@ class PositiveSemidefinite(constraints.Constraint):
     Tolerances scale with the dtype and with the matrix: an element :math:`G_{ij}` is known to
     :math:`\tfrac1{10}\sqrt{\epsilon}\sqrt{G_{ii} G_{jj}}`, and the rank is right if such an error
     explains what is left of :math:`G` beyond rank :math:`m`.
-
-    Args:
-        dimension: :math:`P`.
-        rank: :math:`m`; ``None`` means full rank.
 
     >>> rank_one = PositiveSemidefinite(2, rank=1)
     >>> rank_one.check(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
@@ -79,9 +76,7 @@ class PositiveSemidefinite(constraints.Constraint):
         }
 
     def _symmetric(self, value: Tensor) -> Tensor:
-        size = value.diagonal(dim1=-2, dim2=-1).abs().sqrt()
-        bound = _tolerance(value.dtype) * size.unsqueeze(-1) * size.unsqueeze(-2)
-        return ((value - value.mT).abs() <= bound).all(-1).all(-1)
+        return _negligible(value - value.mT, value.diagonal(dim1=-2, dim2=-1).abs().sqrt())
 
     def _leading_positive(self, value: Tensor) -> Tensor:
         block = value[..., : self.rank, : self.rank]
@@ -101,9 +96,10 @@ class PositiveSemidefinite(constraints.Constraint):
         weights = linalg.solve_upper(top, rest.mT).mT.abs()
         size = value.diagonal(dim1=-2, dim2=-1).abs().sqrt()
         reach = size[..., self.rank :] + (weights @ size[..., : self.rank, None]).squeeze(-1)
-        bound = _tolerance(value.dtype) * reach.unsqueeze(-1) * reach.unsqueeze(-2)
-        return (residual.abs() <= bound).all(-1).all(-1)
+        return _negligible(residual, reach)
 
 
-def _tolerance(dtype: torch.dtype) -> float:
-    return 0.1 * float(torch.finfo(dtype).eps) ** 0.5
+def _negligible(error: Tensor, size: Tensor) -> Tensor:
+    r"""Whether :math:`|E_{ij}| \le \tau s_i s_j` everywhere, with the dtype's :math:`\tau`."""
+    tolerance = 0.1 * float(torch.finfo(error.dtype).eps) ** 0.5
+    return (error.abs() <= tolerance * size.unsqueeze(-1) * size.unsqueeze(-2)).all(-1).all(-1)

@@ -4,7 +4,7 @@ and columns if wanted."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -12,31 +12,9 @@ from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart import linalg
-from deepwishart.distributions.bartlett import (
-    log_mixing_volume,
-    log_prob_factor,
-    log_scale_volume,
-    mix,
-    sample_factor,
-    unmix,
-)
+from deepwishart.distributions import bartlett, moments
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
-from deepwishart.distributions.moments import (
-    FactorMoments,
-    factor_moments,
-    gram_mean,
-    gram_variance,
-)
 from deepwishart.operations.mix import Mixed
-
-
-class Bartlett(NamedTuple):
-    r"""Parameters :math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``."""
-
-    concentration: Tensor
-    rate: Tensor
-    loc: Tensor
-    scale: Tensor
 
 
 class GeneralisedSingularWishart(GramDistribution):
@@ -69,21 +47,15 @@ class GeneralisedSingularWishart(GramDistribution):
         scale: :math:`\sigma > 0`, ``(..., P, m)``.
         covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``, possibly mixed of two and
             not yet formed.
-        scale_tril: its Cholesky factor :math:`L`, in place of ``covariance_matrix``.
-        validate_args: check arguments and values, at a cost.
+        scale_tril, validate_args: as in :class:`Wishart`.
         row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; the
             identity if ``None``.
         column_mixing: :math:`C`, ``(..., m, m)``, likewise.
 
-    >>> alpha, loc = torch.tensor([1.0, 0.5]), torch.zeros(3, 2)
+    >>> alpha, beta = torch.tensor([1.0, 0.5]), torch.tensor([0.5, 0.5])
+    >>> mu, sigma, C = torch.zeros(3, 2), torch.ones(3, 2), torch.tensor([[1.0, 0.0], [0.5, 1.0]])
     >>> q = GeneralisedSingularWishart(
-    ...     2,
-    ...     alpha,
-    ...     0.5 * torch.ones(2),
-    ...     loc,
-    ...     torch.ones(3, 2),
-    ...     scale_tril=torch.eye(3),
-    ...     column_mixing=torch.tensor([[1.0, 0.0], [0.5, 1.0]]),
+    ...     2, alpha, beta, mu, sigma, scale_tril=torch.eye(3), column_mixing=C
     ... )
     >>> root, log_prob = q.rsample_root_with_log_prob((4,))
     >>> root.shape, torch.allclose(log_prob, q.log_prob_root(root), atol=1e-4)
@@ -129,7 +101,7 @@ class GeneralisedSingularWishart(GramDistribution):
         + \operatorname{diag}(\sum_j (C C^\top)_{jj} \operatorname{Var}[T_{ij}])\right)
         R^\top L^\top`, ``(*batch_shape, P, P)``.
         """
-        return self._moment(gram_mean)
+        return self._moment(moments.gram_mean)
 
     @property
     def variance(self) -> Tensor:
@@ -138,14 +110,13 @@ class GeneralisedSingularWishart(GramDistribution):
         See :func:`deepwishart.distributions.moments.gram_variance` for the formula. Takes
         :math:`O(P^3 m)` operations and :math:`O(P^2 m)` memory.
         """
-        return self._moment(gram_variance)
+        return self._moment(moments.gram_variance)
 
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`\Lambda = L R T C`."""
-        factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
-        return self.scale_tril @ mix(factor, self.row_mixing, self.column_mixing)
+        return self.rsample_root_with_log_prob(sample_shape, generator=generator)[0]
 
     def rsample_root_with_log_prob(
         self,
@@ -170,57 +141,58 @@ class GeneralisedSingularWishart(GramDistribution):
         ``(*sample_shape, *batch_shape)``.
         """
         parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
-        factor = self._rsample_factor(parameters, sample_shape, generator)
-        mixed = mix(factor, rows, columns)
+        shape = torch.Size(sample_shape) + self.batch_shape
+        factor = bartlett.sample_factor(shape, self.dimension, *parameters, generator=generator)
+        mixed = bartlett.mix(factor, rows, columns)
         if sticking_the_landing:
-            parameters = Bartlett(*(parameter.detach() for parameter in parameters))
+            parameters = tuple(parameter.detach() for parameter in parameters)
             rows, columns = (None if m is None else m.detach() for m in (rows, columns))
             if mixed is not factor:
                 # The value of T is known without the error of the solves; only their gradient
                 # is wanted.
-                again = unmix(mixed, rows, columns)
+                again = bartlett.unmix(mixed, rows, columns)
                 factor = factor.detach() + (again - again.detach())
-        log_q = log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
+        log_q = bartlett.log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
         return self.scale_tril @ mixed, log_q
 
     @property
     def has_simple_factor(self) -> bool:
         """Whether the Bartlett factor's parameters have no batch dimensions of their own, and its
         mixing matrices, if any, ones on their diagonals."""
-        vectors, matrices = (self.concentration, self.rate), (self.loc, self.scale)
+        parameters = (self.concentration, self.rate, self.loc, self.scale)
         mixing = [m for m in (self.row_mixing, self.column_mixing) if m is not None]
-        shapes = all(v.ndim == 1 for v in vectors) and all(m.ndim == 2 for m in matrices)
-        return shapes and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
+        alone = [parameter.ndim for parameter in parameters] == [1, 1, 2, 2]
+        return alone and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
 
-    def _moment(self, moment: Callable[[Tensor, FactorMoments, Tensor | None], Tensor]) -> Tensor:
-        outer = self.scale_tril if self.row_mixing is None else self.scale_tril @ self.row_mixing
-        value = moment(outer, factor_moments(*self._bartlett()), self.column_mixing)
+    def _moment(self, moment: Callable[[Tensor, moments.FactorMoments, Tensor], Tensor]) -> Tensor:
+        outer, columns = self.scale_tril, self.column_mixing
+        outer = outer if self.row_mixing is None else outer @ self.row_mixing
+        if columns is None:
+            columns = torch.eye(self.rank, dtype=outer.dtype, device=outer.device)
+        value = moment(outer, moments.factor_moments(*self._bartlett()), columns)
         return value.expand(*self.batch_shape, *self.event_shape)
 
     def _log_volume(self, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
         r"""Log Jacobian of :math:`T T^\top \mapsto G`."""
-        volume = log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
-        return log_scale_volume(self.scale_tril, self.rank) + volume
+        volume = bartlett.log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
+        return bartlett.log_scale_volume(self.scale_tril, self.rank) + volume
 
-    def _bartlett(self) -> Bartlett:
-        """The parameters, with neutral values where ``loc`` and ``scale`` are not to be read."""
+    def _bartlett(self) -> tuple[Tensor, ...]:
+        r""":math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``, the latter
+        neutral where they are not to be read."""
         shape = (self.dimension, self.rank)
         read = torch.ones(shape, dtype=torch.bool, device=self.loc.device).tril_(-1)
         loc, scale = torch.where(read, self.loc, 0.0), torch.where(read, self.scale, 1.0)
-        return Bartlett(self.concentration, self.rate, loc, scale)
-
-    def _rsample_factor(
-        self, parameters: Bartlett, sample_shape: _size, generator: torch.Generator | None
-    ) -> Tensor:
-        shape = torch.Size(sample_shape) + self.batch_shape
-        return sample_factor(shape, self.dimension, *parameters, generator=generator)
+        return self.concentration, self.rate, loc, scale
 
     def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
         rows, columns = self.row_mixing, self.column_mixing
-        factor = unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
-        return log_prob_factor(factor, *self._bartlett()) - self._log_volume(rows, columns)
+        factor = bartlett.unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
+        log_prob = bartlett.log_prob_factor(factor, *self._bartlett())
+        return log_prob - self._log_volume(rows, columns)
 
-    def _check_parameters(self) -> None:
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
         rows, rank, owner = self.dimension, self.rank, type(self).__name__
         shapes = ((rank,), (rank,), (rows, rank), (rows, rank), (rows, rows), (rank, rank))
         given = {name: getattr(self, name) for name in self._parameters}
@@ -237,11 +209,13 @@ class GeneralisedSingularWishart(GramDistribution):
                     f"{name} is {value.dtype} and the scale matrix is {self._scale.dtype}; "
                     "give all parameters in one dtype."
                 )
-        for name, value in (given | self._bartlett()._asdict()).items():
-            if value is not None and name.endswith("mixing"):
+        for name, value in (given | dict(zip(given, self._bartlett(), strict=False))).items():
+            if value is None:
+                continue
+            if name.endswith("mixing"):
                 check_scale_tril(value, name, owner)
-            if name in ("concentration", "rate", "scale"):
-                if not bool(((value > 0) & value.isfinite()).all()):
-                    raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
-            elif value is not None and not bool(value.isfinite().all()):
+            positive = name in ("concentration", "rate", "scale")
+            if positive and not bool(((value > 0) & value.isfinite()).all()):
+                raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
+            if not bool(value.isfinite().all()):
                 raise ValueError(f"{name} of {owner} holds NaN or infinite values.")

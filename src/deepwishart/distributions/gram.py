@@ -25,11 +25,28 @@ NO_SAMPLE_SHAPE = torch.Size()
 
 
 class SeededDistribution(Distribution):
-    """A distribution that draws from a generator, and expands by a table of its parameters."""
+    """A distribution that draws from a generator; its parameters are in a table, which gives the
+    batch shape that they broadcast to, and how they expand."""
 
     has_rsample = True
     # Tensor attributes and their number of event dimensions.
     _event_dims: ClassVar[dict[str, int]]
+
+    def __init__(self, event_shape: _size, validate_args: bool | None) -> None:
+        validate = Distribution._validate_args if validate_args is None else validate_args
+        if validate:
+            self._check_arguments()
+        given = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
+        tensors = [(t.matrices if isinstance(t, Mixed) else t, dims) for t, dims in given]
+        batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
+        batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
+        batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
+        super().__init__(batch, torch.Size(event_shape), validate_args=False)
+        self._validate_args = validate
+
+    def _check_arguments(self) -> None:
+        """Raise ``ValueError`` for what is wrong with the parameters, in messages of our own."""
+        raise NotImplementedError
 
     def sample(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
@@ -51,7 +68,7 @@ class SeededDistribution(Distribution):
 
 
 class GramDistribution(SeededDistribution, ABC):
-    r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`.
+    r"""Base of the distributions over :math:`P \times P` Gram matrices of rank :math:`m`, ``rank``.
 
     A subclass names the parameters of its own in ``_event_dims``, sets them before the rest, and
     defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
@@ -59,9 +76,6 @@ class GramDistribution(SeededDistribution, ABC):
 
     Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used. A
     scale matrix that is mixed of two is formed when it is first asked for.
-
-    Attributes:
-        rank: :math:`m`.
 
     >>> from deepwishart.distributions import Wishart
     >>> law = Wishart(2, covariance_matrix=torch.eye(3))
@@ -88,36 +102,34 @@ class GramDistribution(SeededDistribution, ABC):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        name, validate = type(self).__name__, wants_validation(validate_args)
         if (covariance_matrix is None) == (scale_tril is None):
+            name = type(self).__name__
             raise ValueError(f"{name} needs exactly one of covariance_matrix and scale_tril.")
         self._covariance_matrix, self._scale_tril = covariance_matrix, scale_tril
         # A number stays a number, so that what depends on it costs no tensor operation.
         self._df = df.to(self._scale) if isinstance(df, Tensor) else df
-        if validate and scale_tril is not None:
-            check_scale_tril(scale_tril, "scale_tril", name)
-        if validate and covariance_matrix is not None:
-            self._check_covariance(formed(covariance_matrix))
-        if validate and not bool(torch.as_tensor(df).isfinite().all()):
-            raise ValueError(f"df of {name} holds NaN or infinite values.")
-        self.rank = self._find_rank(validate)
-        if validate:
-            self._check_parameters()
-        tensors = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
-        tensors.append((self._scale, 2))
-        batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
-        batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
-        batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
-        event_shape = torch.Size([self.dimension, self.dimension])
-        # Parameters were checked by now, with messages of our own.
-        super().__init__(batch, event_shape, validate_args=False)
-        self._validate_args = validate
+        self.rank = self._find_rank()
+        super().__init__((self.dimension, self.dimension), validate_args)
 
-    def _find_rank(self, validate: bool) -> int:
+    def _find_rank(self) -> int:
         return rank_of(self._df, self.dimension)
 
-    def _check_parameters(self) -> None:
-        """Look at what a subclass has besides degrees of freedom and scale."""
+    def _check_arguments(self) -> None:
+        name, given = type(self).__name__, formed(self._covariance_matrix)
+        if given is None:
+            check_scale_tril(self.scale_tril, "scale_tril", name)
+        elif given.ndim < 2:
+            raise ValueError(
+                f"covariance_matrix of {name} has shape {tuple(given.shape)}; it has to be "
+                "(..., P, P)."
+            )
+        elif problem := PositiveSemidefinite(self.dimension).explain(given):
+            raise ValueError(
+                f"covariance_matrix of {name} has to be positive definite, but {problem}. If "
+                "rounding is to blame, add a small multiple of the identity."
+            )
+        if not bool(self.df.isfinite().all()):
+            raise ValueError(f"df of {name} holds NaN or infinite values.")
 
     @property
     def df(self) -> Tensor:
@@ -162,7 +174,7 @@ class GramDistribution(SeededDistribution, ABC):
     @property
     def dimension(self) -> int:
         """Number of rows :math:`P`."""
-        return self._scale.shape[-1]
+        return self._scale.shape[-1:].numel()  # which a number has as well, until it is refused
 
     @constraints.dependent_property(is_discrete=False, event_dim=2)
     def support(self) -> PositiveSemidefinite:
@@ -173,15 +185,9 @@ class GramDistribution(SeededDistribution, ABC):
     def rsample_root(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top`, without forming :math:`G`.
-
-        Args:
-            sample_shape: leading dimensions of the draw.
-            generator: source of randomness; PyTorch's default generator if ``None``.
-
-        Returns:
-            ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal.
-        """
+        r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top`, without forming :math:`G`:
+        ``(*sample_shape, *batch_shape, P, m)``, lower trapezoidal with positive diagonal. Without a
+        ``generator``, from PyTorch's default one."""
 
     @abstractmethod
     def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
@@ -221,21 +227,8 @@ class GramDistribution(SeededDistribution, ABC):
             f"batch_shape={tuple(self.batch_shape)})"
         )
 
-    def _check_covariance(self, covariance_matrix: Tensor) -> None:
-        name = f"covariance_matrix of {type(self).__name__}"
-        if covariance_matrix.ndim < 2:
-            raise ValueError(
-                f"{name} has shape {tuple(covariance_matrix.shape)}; it has to be (..., P, P)."
-            )
-        problem = PositiveSemidefinite(covariance_matrix.shape[-1]).explain(covariance_matrix)
-        if problem is not None:
-            raise ValueError(
-                f"{name} has to be positive definite, but {problem}. If rounding is to blame, add "
-                "a small multiple of the identity."
-            )
-
     def _validate_sample(self, value: Tensor) -> None:
-        if (problem := self.support.explain(value)) is not None:
+        if problem := self.support.explain(value):
             raise ValueError(
                 f"The value given to log_prob is outside the support of {self!r}: {problem}."
             )
@@ -259,11 +252,6 @@ class GramDistribution(SeededDistribution, ABC):
                 f"The value's batch shape {tuple(value.shape[:-2])} does not broadcast with the "
                 f"batch shape {tuple(self.batch_shape)} of {self!r}."
             ) from error
-
-
-def wants_validation(validate_args: bool | None) -> bool:
-    """``validate_args``, or PyTorch's default where it is ``None``."""
-    return Distribution._validate_args if validate_args is None else validate_args
 
 
 def check_scale_tril(scale_tril: Tensor, name: str, owner: str) -> None:

@@ -30,8 +30,7 @@ class InverseWishart(GramDistribution):
         df: degrees of freedom :math:`\nu > P - 1`, a number or ``(...)``.
         covariance_matrix: scale :math:`\Psi`, ``(..., P, P)``; the mean is
             :math:`\Psi / (\nu - P - 1)`.
-        scale_tril: its Cholesky factor :math:`L`, in place of ``covariance_matrix``.
-        validate_args: check arguments and values, at a cost.
+        scale_tril, validate_args: as in :class:`Wishart`.
 
     >>> distribution = InverseWishart(6.5, covariance_matrix=torch.eye(3))
     >>> root, inverse_root, log_prob = distribution.rsample_root_with_log_prob((10,))
@@ -39,13 +38,16 @@ class InverseWishart(GramDistribution):
     True
     """
 
-    def _find_rank(self, validate: bool) -> int:
-        if validate and not bool((self.df > self.dimension - 1).all()):
-            least = self.dimension - 1
+    def _find_rank(self) -> int:
+        return self.dimension
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        least = self.dimension - 1
+        if not bool((self.df > least).all()):
             raise ValueError(
                 f"df of InverseWishart has to be above P - 1 = {least}; got {self._df}."
             )
-        return self.dimension
 
     @property
     def mean(self) -> Tensor:

@@ -12,12 +12,7 @@ from torch.types import _size
 
 from deepwishart import linalg
 from deepwishart.distributions.bartlett import standard_normal
-from deepwishart.distributions.gram import (
-    NO_SAMPLE_SHAPE,
-    SeededDistribution,
-    check_scale_tril,
-    wants_validation,
-)
+from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, SeededDistribution, check_scale_tril
 
 
 class MatrixNormal(SeededDistribution):
@@ -57,15 +52,9 @@ class MatrixNormal(SeededDistribution):
         column_scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        validate = wants_validation(validate_args)
-        if validate:
-            _check_arguments(loc, row_scale_tril, column_scale_tril)
         self.loc = loc
         self.row_scale_tril, self.column_scale_tril = row_scale_tril, column_scale_tril
-        given = [t for t in (loc, row_scale_tril, column_scale_tril) if t is not None]
-        batch_shape = torch.broadcast_shapes(*(t.shape[:-2] for t in given))
-        super().__init__(batch_shape, loc.shape[-2:], validate_args=False)
-        self._validate_args = validate
+        super().__init__(loc.shape[-2:], validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -118,19 +107,21 @@ class MatrixNormal(SeededDistribution):
         if not bool(value.detach().isfinite().all()):
             raise ValueError(f"The value given to log_prob of {self!r} holds NaN or infinity.")
 
-
-def _check_arguments(loc: Tensor, row_scale_tril: Tensor, column_scale_tril: Tensor | None) -> None:
-    if loc.ndim < 2:
-        raise ValueError(f"loc of MatrixNormal has shape {tuple(loc.shape)}; give (..., P, D).")
-    if not bool(loc.detach().isfinite().all()):
-        raise ValueError("loc of MatrixNormal holds NaN or infinite values.")
-    sides = [("row_scale_tril", row_scale_tril, loc.shape[-2], "rows")]
-    if column_scale_tril is not None:
-        sides.append(("column_scale_tril", column_scale_tril, loc.shape[-1], "columns"))
-    for name, scale_tril, size, side in sides:
-        check_scale_tril(scale_tril, name, "MatrixNormal")
-        if scale_tril.shape[-1] != size:
-            raise ValueError(
-                f"{name} of MatrixNormal is {scale_tril.shape[-1]} x {scale_tril.shape[-1]}, but "
-                f"loc has {size} {side}."
-            )
+    def _check_arguments(self) -> None:
+        loc = self.loc
+        if loc.ndim < 2:
+            raise ValueError(f"loc of MatrixNormal has shape {tuple(loc.shape)}; give (..., P, D).")
+        if not bool(loc.detach().isfinite().all()):
+            raise ValueError("loc of MatrixNormal holds NaN or infinite values.")
+        for name, size, side in (
+            ("row_scale_tril", loc.shape[-2], "rows"),
+            ("column_scale_tril", loc.shape[-1], "columns"),
+        ):
+            scale_tril = getattr(self, name)
+            if scale_tril is None:
+                continue
+            check_scale_tril(scale_tril, name, "MatrixNormal")
+            if (own := scale_tril.shape[-1]) != size:
+                raise ValueError(
+                    f"{name} of MatrixNormal is {own} x {own}, but loc has {size} {side}."
+                )

@@ -32,18 +32,12 @@ class FactorMoments(NamedTuple):
 def factor_moments(
     concentration: Tensor, rate: Tensor, loc: Tensor, scale: Tensor
 ) -> FactorMoments:
-    r"""Cumulants of the Bartlett factor.
-
-    The raw moments of :math:`x = T_{jj}` are :math:`\mathrm{E}[x^k] = \beta^{-k/2}\,
-    \Gamma(\alpha + k/2) / \Gamma(\alpha)`. They cancel in the cumulants, hence double precision.
+    r"""Cumulants of the Bartlett factor, from the raw moments of :math:`x = T_{jj}`:
+    :math:`\mathrm{E}[x^k] = \beta^{-k/2}\, \Gamma(\alpha + k/2) / \Gamma(\alpha)`, which cancel,
+    hence double precision.
 
     Parameters are as in :func:`~deepwishart.distributions.bartlett.log_prob_factor`, with ``loc``
     zero on and above the diagonal.
-
-    >>> one = torch.ones(1)
-    >>> moments = factor_moments(one, one, torch.zeros(1, 1), torch.ones(1, 1))
-    >>> round(moments.mean.item(), 4), round(moments.variance.item(), 4)
-    (0.8862, 0.2146)
     """
     dtype = concentration.dtype
     alpha, beta = concentration.double(), rate.double()
@@ -60,31 +54,20 @@ def factor_moments(
     return FactorMoments(mean, variance, third.to(dtype), fourth.to(dtype))
 
 
-def gram_mean(
-    scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor | None = None
-) -> Tensor:
+def gram_mean(scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor) -> Tensor:
     r""":math:`\mathrm{E}[G] = S \left(M W M^\top + \operatorname{diag}(V w)\right) S^\top`,
     :math:`w_j = W_{jj}`.
 
-    ``scale_tril`` is :math:`S`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
-    the identity if ``None``; :math:`M` and :math:`V` are the means and variances in ``moments``.
-
-    >>> moments = FactorMoments(torch.ones(2, 1), torch.ones(2, 1), torch.zeros(1), torch.zeros(1))
-    >>> gram_mean(torch.eye(2), moments)
-    tensor([[2., 1.],
-            [1., 2.]])
+    ``scale_tril`` is :math:`S`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``;
+    :math:`M` and :math:`V` are the means and variances in ``moments``.
     """
-    centre, variance = scale_tril @ moments.mean, moments.variance
-    if column_mixing is not None:
-        centre = centre @ column_mixing
-        variance = variance * column_mixing.square().sum(-1).unsqueeze(-2)
+    centre = scale_tril @ moments.mean @ column_mixing
+    variance = moments.variance * column_mixing.square().sum(-1).unsqueeze(-2)
     noise = scale_tril * variance.sum(-1).unsqueeze(-2)
     return centre @ centre.mT + noise @ scale_tril.mT
 
 
-def gram_variance(
-    scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor | None = None
-) -> Tensor:
+def gram_variance(scale_tril: Tensor, moments: FactorMoments, column_mixing: Tensor) -> Tensor:
     r"""Elementwise variance of :math:`G`.
 
     Write a column as :math:`b_j = c_j + e_j` with :math:`c_j = \mathrm{E}[b_j]`, and
@@ -105,14 +88,8 @@ def gram_variance(
 
     because the noise of two columns is independent: a product of four :math:`e` has a mean only
     if it pairs them (Isserlis' sum) or is the fourth cumulant of a single column.
-
-    >>> moments = FactorMoments(torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1), torch.zeros(1))
-    >>> gram_variance(torch.eye(1), moments)
-    tensor([[2.]])
     """
     rank = moments.mean.shape[-1]
-    if column_mixing is None:
-        column_mixing = torch.eye(rank, dtype=scale_tril.dtype, device=scale_tril.device)
     W = column_mixing @ column_mixing.mT
     weight = W.diagonal(dim1=-2, dim2=-1)[..., None, None]
     # Columns j come first, then the pair (p, q).

@@ -52,13 +52,10 @@ class ArcCosine(DotProduct):
         g_xx, g_xy, g_yy = self.biased(g_xx), self.biased(g_xy), self.biased(g_yy)
         norms = safe_sqrt(g_xx) * safe_sqrt(g_yy)
         nonzero = norms > 0
-        cosine = torch.where(
-            nonzero,
-            g_xy / torch.where(nonzero, norms, torch.ones_like(norms)),
-            # Two zero vectors coincide; one zero vector is orthogonal to the rest. This is what a
-            # dimension reserved for zero vectors would give, so the matrix stays positive.
-            (g_xx == g_yy).to(g_xy.dtype),
-        )
+        # Two zero vectors coincide; one zero vector is orthogonal to the rest. This is what a
+        # dimension reserved for zero vectors would give, so the matrix stays positive.
+        same = (g_xx == g_yy).to(g_xy.dtype)
+        cosine = torch.where(nonzero, g_xy / torch.where(nonzero, norms, 1.0), same)
         if self.order == 0:
             return self.height * step_correlation(cosine)
         return self.height * norms * relu_correlation(cosine)

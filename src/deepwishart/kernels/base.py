@@ -135,12 +135,13 @@ class Kernel(nn.Module, ABC):
         matrix = self.elementwise(norms.unsqueeze(-1), inner, norms.unsqueeze(-2))
         return symmetric_with_diagonal(matrix, self.on_diagonal(norms))
 
-    def _check_num_features(self, features: Tensor) -> None:
+    def _checked(self, features: Tensor) -> Tensor:
         if self.num_features is not None and features.shape[-1] != self.num_features:
             raise ValueError(
                 f"{type(self).__name__} was built with num_features={self.num_features}, but was "
                 f"given features of shape {tuple(features.shape)}, whose last dimension differs."
             )
+        return features
 
     def _require_gram_form(self) -> None:
         if self.needs_features:

@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from deepwishart._support.parameters import log_parameter
@@ -19,9 +20,6 @@ class Combination(Kernel):
     In feature form each part is asked for its own matrix, so that parts may have lengthscales of
     their own (ARD) and their fast paths. The parts are not copied: a kernel used twice shares its
     parameters.
-
-    Args:
-        kernels: the parts.
 
     >>> from deepwishart.kernels import Linear, SquaredExponential
     >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
@@ -72,7 +70,6 @@ class Combination(Kernel):
 class Sum(Combination):
     r"""The kernel :math:`k(x, y) = \sum_m k_m(x, y)`, also written ``k1 + k2``.
 
-    >>> import torch
     >>> from deepwishart.kernels import Linear
     >>> (Linear() + Linear(height=2.0)).square(torch.zeros(1, 1)).item()
     3.0
@@ -85,7 +82,6 @@ class Sum(Combination):
 class Product(Combination):
     r"""The kernel :math:`k(x, y) = \prod_m k_m(x, y)`, also written ``k1 * k2``.
 
-    >>> import torch
     >>> from deepwishart.kernels import Linear
     >>> (Linear() * Linear(height=2.0)).square(torch.zeros(1, 1)).item()
     2.0
@@ -96,13 +92,9 @@ class Product(Combination):
 
 
 class Scale(Combination):
-    r"""The kernel :math:`h \, k(x, y)`, also written ``2.0 * k``; the height is learned.
+    r"""The kernel :math:`h \, k(x, y)`, also written ``2.0 * k``; the height is learned, from the
+    given one on, and takes its dtype and device from the kernel.
 
-    Args:
-        kernel: the kernel to scale.
-        height: initial :math:`h`, positive. It takes its dtype and device from the kernel.
-
-    >>> import torch
     >>> from deepwishart.kernels import Linear
     >>> (3.0 * Linear()).square(torch.zeros(1, 1)).item()
     3.0
@@ -110,11 +102,8 @@ class Scale(Combination):
 
     def __init__(self, kernel: Kernel, height: float = 1.0) -> None:
         super().__init__(kernel)
-        like = next(kernel.parameters(), None)
-        self.log_height = log_parameter(
-            "height", height, dtype=like.dtype if like is not None else None
-        )
-        self.to(None if like is None else like.device)
+        like = next(kernel.parameters(), torch.empty(()))
+        self.log_height = log_parameter("height", height, dtype=like.dtype, device=like.device)
 
     @property
     def height(self) -> Tensor:

@@ -32,18 +32,11 @@ class DotProduct(Kernel):
     log_bias: nn.Parameter | None
 
     def __init__(
-        self,
-        height: float = 1.0,
-        bias: float = 1.0,
-        *,
-        dtype: torch.dtype | None = None,
+        self, height: float = 1.0, bias: float = 1.0, *, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
         self.log_height = log_parameter("height", height, dtype=dtype)
-        if bias == 0:
-            self.register_parameter("log_bias", None)
-        else:
-            self.log_bias = log_parameter("bias", bias, dtype=dtype)
+        self.log_bias = None if bias == 0 else log_parameter("bias", bias, dtype=dtype)
 
     @property
     def height(self) -> Tensor:
@@ -83,12 +76,10 @@ class Linear(DotProduct):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(height, bias, dtype=dtype)
-        if num_features is None:
-            self.register_parameter("log_lengthscale", None)
-        else:
-            num_features = whole_number("num_features", num_features, also="None or ")
+        self.log_lengthscale = None
+        if num_features is not None:
+            self.num_features = whole_number("num_features", num_features, also="None or ")
             self.log_lengthscale = log_parameter("lengthscale", 1.0, num_features, dtype=dtype)
-        self.num_features = num_features
 
     @property
     def lengthscale(self) -> Tensor:
@@ -105,7 +96,4 @@ class Linear(DotProduct):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        if self.log_lengthscale is None:
-            return features
-        self._check_num_features(features)
-        return features / self.lengthscale
+        return self._checked(features) / self.lengthscale if self.needs_features else features

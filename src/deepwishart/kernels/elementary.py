@@ -16,19 +16,13 @@ def squared_norm(features: Tensor) -> Tensor:
 
 def squared_distance(g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
     r"""Distances from inner products, :math:`R_{ij} = G_{ii} - 2 G_{ij} + G_{jj}` (section 2.4),
-    clamped at 0, below which only rounding can take it.
-
-    >>> squared_distance(torch.tensor(4.0), torch.tensor(2.0), torch.tensor(1.0))
-    tensor(1.)
-    """
+    clamped at 0, below which only rounding can take it."""
     return (g_xx + g_yy).sub(g_xy, alpha=2.0).clamp(min=0.0)
 
 
 def safe_sqrt(value: Tensor) -> Tensor:
-    r"""The square root :math:`\sqrt{v}`, with derivative 0 instead of infinity at 0.
-
-    A distance at 0 is a minimum from every side, so 0 is the subgradient that respects symmetry.
-    """
+    r"""The square root :math:`\sqrt{v}`, with derivative 0 instead of infinity at 0: a distance
+    there is a minimum from every side, so 0 is the subgradient that respects symmetry."""
     positive = value > 0
     # Both branches must be finite: the zero gradient of the branch not taken multiplies its slope.
     root = torch.where(positive, value, torch.ones_like(value)).sqrt()
@@ -39,13 +33,7 @@ def with_slope(
     value: Callable[[Tensor], Tensor], times_slope: Callable[[Tensor, Tensor], Tensor], x: Tensor
 ) -> Tensor:
     """``value(x)``, entry by entry, whose gradient is ``times_slope(gradient, x)``: for functions
-    that are smoother than their terms, which the chain rule takes one by one.
-
-    >>> zero = torch.zeros((), requires_grad=True)
-    >>> square = with_slope(lambda x: x.abs().sqrt() ** 4, lambda g, x: 2 * g * x, zero)
-    >>> torch.autograd.grad(square, zero)
-    (tensor(0.),)
-    """
+    that are smoother than their terms, which the chain rule takes one by one."""
     result: Tensor = _WithSlope.apply(x, value, times_slope)
     return result
 

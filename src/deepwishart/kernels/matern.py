@@ -8,42 +8,6 @@ from deepwishart.kernels.elementary import safe_sqrt, with_slope
 from deepwishart.kernels.stationary import Stationary
 
 
-def matern12_profile(squared_distance: Tensor) -> Tensor:
-    r"""The function :math:`\rho_{1/2}(R) = \exp(-\sqrt R)`."""
-    return (-safe_sqrt(squared_distance)).exp()
-
-
-def matern32_profile(squared_distance: Tensor) -> Tensor:
-    r"""The function :math:`\rho_{3/2}(R) = (1 + a) e^{-a}`, :math:`a = \sqrt{3R}`.
-
-    Its slope :math:`\rho_{3/2}'(R) = -\tfrac32 e^{-a} = -\tfrac32 \rho_{1/2}(3R)` is finite, though
-    the chain rule through :math:`\sqrt{3R}` finds 0 times infinity at :math:`R = 0`.
-    """
-
-    def value(R: Tensor) -> Tensor:
-        a = (3.0 * R).sqrt()
-        return (1.0 + a) * (-a).exp()
-
-    return with_slope(value, lambda g, R: -1.5 * g * matern12_profile(3.0 * R), squared_distance)
-
-
-def matern52_profile(squared_distance: Tensor) -> Tensor:
-    r"""The function :math:`\rho_{5/2}(R) = (1 + a + a^2/3) e^{-a}`, :math:`a = \sqrt{5R}`.
-
-    Its slope is :math:`\rho_{5/2}'(R) = -\tfrac56 (1 + a) e^{-a} = -\tfrac56 \rho_{3/2}(5R/3)`,
-    without the cancellation that the chain rule through :math:`\sqrt{5R}` suffers near 0.
-    """
-
-    def value(R: Tensor) -> Tensor:
-        a = (5.0 * R).sqrt()
-        return (1.0 + a + a.square() / 3.0) * (-a).exp()
-
-    def times_slope(gradient: Tensor, R: Tensor) -> Tensor:
-        return (-5.0 / 6.0) * gradient * matern32_profile(R * (5.0 / 3.0))
-
-    return with_slope(value, times_slope, squared_distance)
-
-
 class Matern12(Stationary):
     r"""The exponential kernel :math:`k(x, y) = h e^{-a}`, :math:`a = \sqrt R`.
 
@@ -55,7 +19,10 @@ class Matern12(Stationary):
     0.3679
     """
 
-    profile = staticmethod(matern12_profile)
+    @staticmethod
+    def profile(squared_distance: Tensor) -> Tensor:
+        r"""The function :math:`\rho_{1/2}(R) = \exp(-\sqrt R)`."""
+        return (-safe_sqrt(squared_distance)).exp()
 
 
 class Matern32(Stationary):
@@ -68,7 +35,19 @@ class Matern32(Stationary):
     0.4834
     """
 
-    profile = staticmethod(matern32_profile)
+    @staticmethod
+    def profile(squared_distance: Tensor) -> Tensor:
+        r"""The slope :math:`\rho_{3/2}'(R) = -\tfrac32 e^{-a} = -\tfrac32 \rho_{1/2}(3R)` is
+        finite; the chain rule through :math:`\sqrt{3R}` finds 0 times infinity at :math:`R = 0`."""
+
+        def value(R: Tensor) -> Tensor:
+            a = (3.0 * R).sqrt()
+            return (1.0 + a) * (-a).exp()
+
+        def times_slope(gradient: Tensor, R: Tensor) -> Tensor:
+            return -1.5 * gradient * Matern12.profile(3.0 * R)
+
+        return with_slope(value, times_slope, squared_distance)
 
 
 class Matern52(Stationary):
@@ -81,4 +60,16 @@ class Matern52(Stationary):
     0.524
     """
 
-    profile = staticmethod(matern52_profile)
+    @staticmethod
+    def profile(squared_distance: Tensor) -> Tensor:
+        r"""The slope is :math:`\rho_{5/2}'(R) = -\tfrac56 (1 + a) e^{-a} = -\tfrac56
+        \rho_{3/2}(5R/3)`, without the cancellation of the chain rule through :math:`\sqrt{5R}`."""
+
+        def value(R: Tensor) -> Tensor:
+            a = (5.0 * R).sqrt()
+            return (1.0 + a + a.square() / 3.0) * (-a).exp()
+
+        def times_slope(gradient: Tensor, R: Tensor) -> Tensor:
+            return (-5.0 / 6.0) * gradient * Matern32.profile(R * (5.0 / 3.0))
+
+        return with_slope(value, times_slope, squared_distance)

@@ -41,10 +41,7 @@ def names() -> tuple[str, ...]:
 
 
 def make(
-    name: str | Kernel,
-    *,
-    num_features: int | None = None,
-    dtype: torch.dtype | None = None,
+    name: str | Kernel, *, num_features: int | None = None, dtype: torch.dtype | None = None
 ) -> Kernel:
     """A new kernel with the default initial values, or a copy of a given one.
 

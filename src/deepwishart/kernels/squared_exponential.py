@@ -16,11 +16,7 @@ class SquaredExponential(Stationary):
 
     :math:`R = \sum_\lambda (x_\lambda - y_\lambda)^2/\ell_\lambda^2` is the squared distance.
 
-    Args:
-        height: initial :math:`h`.
-        lengthscale: initial :math:`\ell`.
-        num_features: None for a single lengthscale, D for one per feature (ARD).
-        dtype: of the parameters.
+    The arguments are those of :class:`Stationary`.
 
     >>> kernel = SquaredExponential(height=2.0)
     >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]
@@ -53,7 +49,4 @@ class SquaredExponential(Stationary):
         """Logarithms of the height, ``variance`` included, and of what is left to divide by after
         :meth:`prepare`."""
         height = self.log_height if variance == 1.0 else self.log_height + math.log(variance)
-        lengthscale = (
-            torch.zeros_like(self.log_height) if self.needs_features else self.log_lengthscale
-        )
-        return height, lengthscale
+        return height, torch.zeros_like(height) if self.needs_features else self.log_lengthscale

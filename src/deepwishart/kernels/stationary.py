@@ -72,15 +72,11 @@ class Stationary(Kernel):
         return self.height * torch.ones_like(g_xx)
 
     def diagonal(self, features: Tensor) -> Tensor:
-        self._check_num_features(features)
-        return self.height.expand(features.shape[:-1])
+        return self.height.expand(self._checked(features).shape[:-1])
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        if not self.needs_features:
-            return features
-        self._check_num_features(features)
-        return features / self.lengthscale
+        return self._checked(features) / self.lengthscale if self.needs_features else features
 
     def square(self, features: Tensor) -> Tensor:
         return super().square(features - centre_of(features))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,11 +18,7 @@ __all__ = ["Prior", "PriorSample", "sample_prior"]
 
 
 class PriorSample(NamedTuple):
-    """Gram matrices ``(S, N, N)`` of the hidden layers, in order, and outputs ``(S, N, D)``.
-
-    >>> PriorSample(grams=[], outputs=torch.zeros(4, 20, 1)).outputs.shape
-    torch.Size([4, 20, 1])
-    """
+    """Gram matrices ``(S, N, N)`` of the hidden layers, in order, and outputs ``(S, N, D)``."""
 
     grams: list[Tensor]
     outputs: Tensor
@@ -30,10 +26,7 @@ class PriorSample(NamedTuple):
 
 @torch.no_grad()
 def sample_prior(
-    model: DeepKernelProcess,
-    X: Tensor,
-    num_samples: int,
-    generator: torch.Generator | None = None,
+    model: DeepKernelProcess, X: Tensor, num_samples: int, generator: torch.Generator | None = None
 ) -> PriorSample:
     r"""Sample :math:`P(G_1, \dots, G_L, f \mid X)` (paper, Eq. def:deepiw), inducing points apart.
 
@@ -110,10 +103,9 @@ class Prior:
         if self.model.depth > 1:
             norms = torch.stack([self._last_norms(row) for row in X.split(1)], dim=1)
         output = self.model.output
-        parts: list[Any] = [*getattr(output, "parts", [output])]
         variances = [
             part.kernel.on_diagonal(norms).expand_as(norms).unsqueeze(-1).expand(-1, -1, part.width)
-            for part in parts
+            for part in getattr(output, "parts", [output])
         ]
         variance = torch.cat(variances, dim=-1)
         return torch.zeros_like(variance), variance

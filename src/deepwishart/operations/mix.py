@@ -3,6 +3,7 @@ r"""A learned matrix mixed into a batch of matrices."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import overload
 
 import torch
 from torch import Tensor
@@ -34,6 +35,14 @@ class Mixed:
         return torch.lerp(self.matrices, self.learned, self.weight)
 
 
-def formed(matrices: Tensor | Mixed) -> Tensor:
-    """The matrices themselves."""
+@overload
+def formed(matrices: Tensor | Mixed) -> Tensor: ...
+
+
+@overload
+def formed(matrices: Tensor | Mixed | None) -> Tensor | None: ...
+
+
+def formed(matrices: Tensor | Mixed | None) -> Tensor | None:
+    """The matrices themselves, where there are any."""
     return matrices.form() if isinstance(matrices, Mixed) else matrices

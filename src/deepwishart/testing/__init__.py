@@ -1,6 +1,8 @@
 """Contracts that a new building block has to fulfil, as functions to call from a test.
 
-Each raises :class:`AssertionError` with a sentence that says what is violated.
+Each raises :class:`AssertionError` with a sentence that names the block and what it violates. The
+block is copied, not changed, and checked in the floating point type ``dtype``; ``seed`` is that of
+all randomness.
 """
 
 from deepwishart.testing.kernels import check_kernel

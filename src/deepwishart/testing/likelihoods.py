@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution, biject_to, constraints
 
 from deepwishart.likelihoods import Likelihood, Mixture
+from deepwishart.predict import draw_targets
 from deepwishart.testing.requirements import Requirements
 
 _SAMPLES, _ROWS, _DRAWS = 3, 5, 4000
@@ -38,24 +38,17 @@ def check_likelihood(
     mixture that ``predictive`` returns. Besides, shapes, dtype and gradients have to be right, and
     values finite where latents are extreme. What passes can be trained and predicts.
 
-    Integrals are compared at latents with variances of about one. Where a likelihood is much
-    narrower than that or has a kink, quadrature is inexact, and ``num_nodes`` may have to grow.
-
-    Args:
-        likelihood: the likelihood to check, which is copied and not changed.
-        dtype: the floating point type to check it in; integrals are always done in double.
-        seed: of the random targets and moments.
-
-    Raises:
-        AssertionError: naming the likelihood and the violated property.
+    Integrals are compared in double, at latents with variances of about one. Where a likelihood is
+    much narrower than that or has a kink, quadrature is inexact: ``num_nodes`` may have to grow.
 
     >>> from deepwishart.likelihoods import Gaussian
     >>> check_likelihood(Gaussian(num_outputs=2, noise=0.3))
     """
-    check = _LikelihoodCheck(copy.deepcopy(likelihood).to(dtype), dtype, seed)
+    check = _LikelihoodCheck(likelihood, dtype, seed)
+    check.require(isinstance(likelihood, Likelihood), "it is no likelihoods.Likelihood")
     check.shapes_and_dtype()
     check.extremes()
-    exact = _LikelihoodCheck(copy.deepcopy(likelihood).double(), torch.float64, seed)
+    exact = _LikelihoodCheck(likelihood, torch.float64, seed)
     exact.density()
     exact.samples()
     exact.expectation()
@@ -63,70 +56,46 @@ def check_likelihood(
     exact.gradients()
 
 
-def draw_targets(likelihood: Likelihood, latents: Tensor, seed: int) -> Tensor:
-    """Targets ``(N, D)`` for latents ``(N, num_latents)``, without touching the global generator.
-
-    PyTorch's distributions draw from that one, so it is seeded for the purpose and put back.
-    """
-    devices = [latents.device] if latents.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
-        torch.manual_seed(seed)
-        return likelihood.distribution(latents).sample().to(latents.dtype)
-
-
 class _LikelihoodCheck(Requirements):
-    def __init__(self, likelihood: Likelihood, dtype: torch.dtype, seed: int) -> None:
-        super().__init__(likelihood, dtype, seed)
-        self.require(isinstance(likelihood, Likelihood), "it is no likelihoods.Likelihood")
-        self.likelihood = likelihood
+    subject: Likelihood
 
     def moments(self) -> tuple[Tensor, Tensor, Tensor]:
         """Targets ``(N, D)``, and means and variances ``(S, N, num_latents)``."""
-        shape = (_SAMPLES, _ROWS, self.likelihood.num_latents)
+        shape = (_SAMPLES, _ROWS, self.subject.num_latents)
         mean = 0.7 * self.normal(*shape)
         variance = 0.1 + 0.5 * self.normal(*shape).square().clamp_max(2.0)
-        return draw_targets(self.likelihood, mean[0], self.seed), mean, variance
-
-    def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return self.likelihood.expected_log_prob(y, mean, variance)
+        return draw_targets(self.subject, mean[0], self.seed), mean, variance
 
     def predicted(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Density of every target, ``(..., N, D)``."""
-        components, log_weights = self.likelihood.predictive(mean, variance)
+        components, log_weights = self.subject.predictive(mean, variance)
         weights = log_weights.reshape(-1, *(1 for _ in mean.shape))
         return (components.log_prob(y) + weights).logsumexp(0).exp()
 
     # ---- what every answer looks like ---------------------------------------------------------
 
     def shapes_and_dtype(self) -> None:
-        outputs, latents = self.likelihood.num_outputs, self.likelihood.num_latents
+        outputs, latents = self.subject.num_outputs, self.subject.num_latents
         mean = self.normal(_SAMPLES, _ROWS, latents)
-        self._law("distribution", self.likelihood.distribution(mean), (_SAMPLES, _ROWS, outputs))
+        self._law("distribution", self.subject.distribution(mean), (_SAMPLES, _ROWS, outputs))
         y, mean, variance = self.moments()
         self._value("a sample of distribution", y, (_ROWS, outputs))
-        self._value("initial_latents", self.likelihood.initial_latents(y), (_ROWS, latents))
+        self._value("initial_latents", self.subject.initial_latents(y), (_ROWS, latents))
         for spread in (variance, variance[..., :1], torch.zeros_like(variance)):
-            self._value("expected_log_prob", self.expected(y, mean, spread), (_SAMPLES, _ROWS))
-            components, weights = self.likelihood.predictive(mean, spread)
-            size = len(weights)
-            self._law("predictive", components, (size, _SAMPLES, _ROWS, outputs))
-            self._value("the log weights of predictive", weights, (size,))
-            self.require(
-                weights.logsumexp(0).abs() < self.tolerance,
-                "the weights of predictive do not add up to one",
-            )
-        self.require(
-            torch.equal(self.expected(y, mean, variance), self.expected(y, mean, variance)),
-            "expected_log_prob gives two answers to one question",
-        )
+            expected = self.subject.expected_log_prob(y, mean, spread)
+            self._value("expected_log_prob", expected, (_SAMPLES, _ROWS))
+            components, weights = self.subject.predictive(mean, spread)
+            self._law("predictive", components, (len(weights), _SAMPLES, _ROWS, outputs))
+            self._value("the log weights of predictive", weights, (len(weights),))
+            add_up = weights.logsumexp(0).abs() < self.tolerance
+            self.require(add_up, "the weights of predictive do not add up to one")
+        one, two = (self.subject.expected_log_prob(y, mean, variance) for _ in range(2))
+        self.require_equal(one, two, "expected_log_prob gives two answers to one question")
 
     def _law(self, name: str, law: Distribution, shape: tuple[int, ...]) -> None:
-        found = (*law.batch_shape, *law.event_shape)
-        self.require(
-            found == shape and not law.event_shape,
-            f"{name} has batch shape {tuple(law.batch_shape)} and event shape "
-            f"{tuple(law.event_shape)} instead of {shape} and ()",
-        )
+        batch, event = tuple(law.batch_shape), tuple(law.event_shape)
+        what = f"{name} has batch shape {batch} and event shape {event} instead of {shape} and ()"
+        self.require((batch, event) == (shape, ()), what)
 
     def _value(self, name: str, value: Tensor, shape: tuple[int, ...]) -> None:
         self.require_shape(name, value, shape)
@@ -138,7 +107,7 @@ class _LikelihoodCheck(Requirements):
             for spread in (0.0, 1.0):
                 centre = torch.full_like(mean, size).requires_grad_()
                 variance = torch.full_like(mean, spread).requires_grad_()
-                value = self.expected(y, centre, variance)
+                value = self.subject.expected_log_prob(y, centre, variance)
                 where = f"where latents are {size} and their variance is {spread}"
                 self.require(value.isfinite().all(), f"expected_log_prob is not finite {where}")
                 violation = f"the gradient of expected_log_prob is not finite {where}"
@@ -150,10 +119,10 @@ class _LikelihoodCheck(Requirements):
     def density(self) -> None:
         """Mass, moments and distribution function, integrated over targets."""
         _, mean, variance = self.moments()
-        law = self.likelihood.distribution(mean[0])
+        law = self.subject.distribution(mean[0])
         single = Mixture(law.expand(torch.Size([1, *law.batch_shape])), mean.new_zeros(1))
         self._integrals("distribution", single)
-        self._integrals("predictive", self.likelihood.predictive(mean[0], variance[0]))
+        self._integrals("predictive", self.subject.predictive(mean[0], variance[0]))
 
     def _integrals(self, name: str, mixture: Mixture) -> None:
         law, weights = mixture.components, mixture.log_weights.exp()
@@ -188,10 +157,10 @@ class _LikelihoodCheck(Requirements):
 
     def samples(self) -> None:
         _, mean, _ = self.moments()
-        law = self.likelihood.distribution(mean[0])
+        law = self.subject.distribution(mean[0])
         if not law.mean.isfinite().all():
             return
-        drawn = draw_targets(self.likelihood, mean[0].expand(_DRAWS, -1, -1), self.seed)
+        drawn = draw_targets(self.subject, mean[0].expand(_DRAWS, -1, -1), self.seed)
         what = "samples of distribution have another mean than it says"
         self.require_zero_mean(drawn - law.mean, what)
 
@@ -200,14 +169,15 @@ class _LikelihoodCheck(Requirements):
     @torch.no_grad()
     def expectation(self) -> None:
         y, mean, variance = self.moments()
-        found = self.expected(y, mean, torch.zeros_like(variance))
-        log_density = self.likelihood.distribution(mean).log_prob(y).sum(-1)
+        expected = self.subject.expected_log_prob
+        found = expected(y, mean, torch.zeros_like(variance))
+        log_density = self.subject.distribution(mean).log_prob(y).sum(-1)
         what = "expected_log_prob without variance is not the log density"
         self.require_close(found, log_density, what)
         what = "expected_log_prob is not the expectation of log p(y|f)"
-        for found, integral in self._one_column_less(self.expected, y, mean, variance):
+        for found, integral in self._one_column_less(expected, y, mean, variance):
             scale = integral.abs().clamp_min(1.0)
-            if not self.likelihood.exact_expectation:
+            if not self.subject.exact_expectation:
                 self.require((found <= integral + 1e-6 * scale).all(), f"{what}, nor below it")
                 continue
             # Room for quadrature; a forgotten variance misses by far more.
@@ -217,7 +187,7 @@ class _LikelihoodCheck(Requirements):
     def predictive(self) -> None:
         y, mean, variance = self.moments()
         found = self.predicted(y, mean, torch.zeros_like(variance))
-        density = self.likelihood.distribution(mean).log_prob(y).exp()
+        density = self.subject.distribution(mean).log_prob(y).exp()
         # Room for a mixture that is a quadrature itself.
         what = "predictive without variance is not distribution"
         self.require_close(found, density, what, 1e-6)
@@ -228,7 +198,7 @@ class _LikelihoodCheck(Requirements):
         for power, name in ((1, "mean"), (2, "mean square")):
 
             def moment(y: Tensor, mean: Tensor, variance: Tensor, power: int = power) -> Tensor:
-                law, log_weights = self.likelihood.predictive(mean, variance)
+                law, log_weights = self.subject.predictive(mean, variance)
                 values = law.mean if power == 1 else law.variance + law.mean.square()
                 return torch.tensordot(log_weights.exp(), values, dims=1)
 
@@ -236,37 +206,37 @@ class _LikelihoodCheck(Requirements):
                 self._same(integral, found, f"the {name} of predictive is not that of p(y|f)")
 
     def _one_column_less(
-        self,
-        function: Callable[[Tensor, Tensor, Tensor], Tensor],
-        y: Tensor,
-        mean: Tensor,
-        variance: Tensor,
+        self, function: Callable[..., Tensor], y: Tensor, mean: Tensor, variance: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
         """For one latent column after the other: the function with its variance, and the same
         integrated over that column, whose variance is then zero and stays so."""
         grid = torch.linspace(-9.0, 9.0, 901, dtype=self.dtype, device=self.device)
         weight = (-0.5 * grid.square()).exp() * 0.02 / math.sqrt(2 * math.pi)
         pairs = []
-        for column in range(self.likelihood.num_latents):
+        for column in range(self.subject.num_latents):
             less = variance.clone()
             less[..., column] = 0.0
             moved = mean.expand(len(grid), *mean.shape).clone()
             moved[..., column] += grid[:, None, None] * variance[..., column].sqrt()
             values = function(y, moved, less.expand_as(moved))
-            integral = torch.tensordot(weight, values, dims=1)
-            pairs.append((function(y, mean, variance), integral))
+            pairs.append((function(y, mean, variance), torch.tensordot(weight, values, dims=1)))
             variance = less
         return pairs
 
     def gradients(self) -> None:
         y, mean, variance = self.moments()
-        what = "the gradient of expected_log_prob"
-        self.require_slopes(lambda m, v: self.expected(y, m, v), (mean, variance), what)
+        expected, what = self.subject.expected_log_prob, "the gradient of expected_log_prob"
+        self.require_slopes(lambda m, v: expected(y, m, v), (mean, variance), what)
 
 
 def _targets(law: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Points ``(G, N, D)`` or ``(G, 1, 1)`` all over the support of a law with batch shape
     ``(K, N, D)``, and the weights with which values there add up to an integral."""
+
+    def line(first: float, last: float, step: float) -> Tensor:
+        points = torch.arange(first, last, step, dtype=mean.dtype, device=mean.device)
+        return points.reshape(-1, 1, 1)
+
     centre, scale = mean.nan_to_num(0.0, 0.0, 0.0), variance.nan_to_num(1.0, 1.0, 1.0).sqrt()
     support = law.support
     if support.is_discrete:
@@ -277,16 +247,13 @@ def _targets(law: Any, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
             reach = (law.mean + 40.0 * law.stddev).nan_to_num(_MOST_COUNTS).max()
             last = first + min(50.0 + float(reach), _MOST_COUNTS)
             last = min(last, float(torch.as_tensor(getattr(support, "upper_bound", last)).max()))
-            values = torch.arange(first, last + 1.0, dtype=mean.dtype, device=mean.device)
-            values = values.reshape(-1, 1, 1)
+            values = line(first, last + 1.0, 1.0)
         return values, torch.ones_like(values)
     if isinstance(support, type(constraints.real)):
-        grid = torch.arange(-_REACH, _REACH, _STEP, dtype=mean.dtype, device=mean.device)
-        grid = grid.reshape(-1, 1, 1)
+        grid = line(-_REACH, _REACH, _STEP)
         return centre + scale * grid.sinh(), scale * _STEP * grid.cosh()
     # Logarithms of positive numbers, logits of numbers in an interval.
-    grid = torch.arange(-200.0, 35.0, 2 * _STEP, dtype=mean.dtype, device=mean.device)
-    grid = grid.reshape(-1, 1, 1)
+    grid = line(-200.0, 35.0, 2 * _STEP)
     transform = biject_to(support)
     values = transform(grid)
     return values, 2 * _STEP * transform.log_abs_det_jacobian(grid, values).exp()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,11 +19,13 @@ SAMPLES, MANY_SAMPLES, ROWS = 3, 4000, 4
 
 
 class Requirements:
-    """Requirements on ``subject``, a copy of the caller's module, which every complaint names;
+    """Requirements on ``subject``, of which a copy is checked, and which every complaint names;
     ``seed`` is that of the random inputs."""
 
+    subject: Any
+
     def __init__(self, subject: nn.Module, dtype: torch.dtype, seed: int) -> None:
-        self.subject, self.dtype, self.seed = subject, dtype, seed
+        self.subject, self.dtype, self.seed = copy.deepcopy(subject).to(dtype), dtype, seed
         self.generator = torch.Generator().manual_seed(seed)
         parameter = next(subject.parameters(), None)
         self.device = torch.device("cpu") if parameter is None else parameter.device
@@ -38,6 +41,9 @@ class Requirements:
         """Raise an :class:`AssertionError` that says ``violation``, unless ``condition``."""
         if not bool(condition):
             raise AssertionError(f"{type(self.subject).__name__}: {violation}.")
+
+    def require_equal(self, actual: Tensor, expected: Tensor, violation: str) -> None:
+        self.require(torch.equal(actual, expected), violation)
 
     def require_shape(self, name: str, value: Tensor, *allowed: tuple[int, ...]) -> None:
         found, wanted = tuple(value.shape), " or ".join(map(str, allowed))
@@ -68,18 +74,15 @@ class Requirements:
         try:
             gradcheck(lambda *x: function(*x[: len(inputs)]), (*variables, *parameters))
         except GradcheckError as error:
-            self.require(
-                False, f"{what} differs from finite differences: {str(error).splitlines()[0]}"
-            )
+            reason = str(error).splitlines()[0]
+            self.require(False, f"{what} differs from finite differences: {reason}")
 
     def require_close(
         self, actual: Tensor, expected: Tensor, violation: str, tolerance: float | None = None
     ) -> None:
         """Require equality up to ``tolerance``, relative where values exceed one."""
-        self.require(
-            actual.shape == expected.shape,
-            f"{violation} (shapes {tuple(actual.shape)} and {tuple(expected.shape)})",
-        )
+        shapes = f"shapes {tuple(actual.shape)} and {tuple(expected.shape)}"
+        self.require(actual.shape == expected.shape, f"{violation} ({shapes})")
         tolerance = self.tolerance if tolerance is None else tolerance
         actual, expected = actual.detach(), expected.detach()
         error = float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
@@ -104,13 +107,10 @@ class Requirements:
 class SamplingRequirements(Requirements, ABC):
     """Requirements on a layer that is sampled at inducing points with features ``(P, D)``."""
 
-    layer: Any
-
     def __init__(
         self, layer: Layer | OutputLayer, inducing: Tensor, dtype: torch.dtype, seed: int
     ) -> None:
         super().__init__(layer, dtype, seed)
-        self.layer = layer
         if inducing.ndim != 2:
             raise ValueError(f"inducing must have shape (P, D), got {tuple(inducing.shape)}.")
         # A kernel matrix may be close to singular, and rounding errors grow through its inverse.
@@ -133,7 +133,7 @@ class SamplingRequirements(Requirements, ABC):
         self.prior()
 
     def sample(self, num_samples: int = SAMPLES, integrate: bool = True) -> Any:
-        return self.layer.sample(self.inducing, self.random(num_samples), integrate=integrate)
+        return self.subject.sample(self.inducing, self.random(num_samples), integrate=integrate)
 
     def random(self, num_samples: int = SAMPLES) -> Randomness:
         generator = torch.Generator(self.device).manual_seed(self.seed)
@@ -150,13 +150,10 @@ class SamplingRequirements(Requirements, ABC):
         first = self.outcome(self.inducing, self.rows)
         for name, value in first.items():
             self.require_value(name, value)
-        self.require(
-            torch.equal(before, torch.random.get_rng_state()),
-            "it draws from PyTorch's global generator rather than from the randomness it is given",
-        )
-        second = self.outcome(self.inducing, self.rows)
-        same = all(torch.equal(value, second[name]) for name, value in first.items())
-        self.require(same, "the same randomness gives two answers")
+        what = "it draws from PyTorch's global generator, not from the randomness it is given"
+        self.require_equal(before, torch.random.get_rng_state(), what)
+        for name, value in self.outcome(self.inducing, self.rows).items():
+            self.require_equal(value, first[name], "the same randomness gives two answers")
 
     def nothing_is_stored(self) -> None:
         before = _attributes(self.subject)
@@ -166,29 +163,24 @@ class SamplingRequirements(Requirements, ABC):
         changed = sorted(name for name in before | after if before.get(name) is not after.get(name))
         self.require(not changed, f"sampling changes {', '.join(changed)} of the layer")
         for name, value in self.subject.state_dict().items():
-            self.require(torch.equal(value, values[name]), f"sampling changes {name} of the layer")
+            self.require_equal(value, values[name], f"sampling changes {name} of the layer")
 
     def samples_of_the_layer_below(self) -> None:
         """A later layer's inputs have a dimension for samples. Equal samples are no samples."""
         first = self.outcome(self.inducing, self.rows)
-        later = self.outcome(
-            self.inducing.expand(SAMPLES, -1, -1).contiguous(),
-            self.rows.expand(SAMPLES, -1, -1).contiguous(),
-        )
+        inputs = (x.expand(SAMPLES, -1, -1).contiguous() for x in (self.inducing, self.rows))
+        later = self.outcome(*inputs)
         for name, value in first.items():
             what = f"{name} of the same inputs with and without a dimension for samples differ"
             self.require_same(value, later[name], what)
 
     def gradients(self) -> None:
-        inducing = self.inducing.clone().requires_grad_()
-        rows = self.rows.clone().requires_grad_()
+        inducing, rows = (x.clone().requires_grad_() for x in (self.inducing, self.rows))
         total = self.mixed(self.outcome(inducing, rows).values())
         parameters = {n: p for n, p in self.subject.named_parameters() if p.requires_grad}
         variables = {**parameters, "rows": rows, "inducing": inducing}
-        gradients: tuple[Tensor | None, ...] = torch.autograd.grad(
-            total, list(variables.values()), allow_unused=True
-        )
-        for name, gradient in zip(variables, gradients, strict=True):
+        found: Any = torch.autograd.grad(total, list(variables.values()), allow_unused=True)
+        for name, gradient in zip(variables, found, strict=True):
             if gradient is None or not gradient.any():
                 # Layers with inducing inputs of their own ignore those of the layer below.
                 self.require(name == "inducing", f"no gradient reaches {name}")
@@ -198,29 +190,27 @@ class SamplingRequirements(Requirements, ABC):
     def prior(self) -> None:
         root = self.normal(SAMPLES, ROWS, ROWS)
         kernel_matrix = root @ root.mT + torch.eye(ROWS, dtype=self.dtype, device=self.device)
-        sample = self.layer.prior(kernel_matrix).rsample(generator=self.random().generator)
-        self.require(
-            sample.shape[:2] == (SAMPLES, ROWS),
-            f"a sample of its prior at {SAMPLES} x {ROWS} points has shape {tuple(sample.shape)}",
-        )
+        sample = self.subject.prior(kernel_matrix).rsample(generator=self.random().generator)
+        violation = f"a sample of its prior at {SAMPLES} x {ROWS} points has shape "
+        self.require(sample.shape[:2] == (SAMPLES, ROWS), violation + str(tuple(sample.shape)))
         self.require_value("a sample of its prior", sample)
 
-    def require_divergence(self, integrated: Tensor, drawn: Tensor) -> None:
-        r"""Both have the mean :math:`-\mathrm{KL}(q \| p)`."""
-        pair = [ratio.expand(MANY_SAMPLES).double() for ratio in (integrated, drawn)]
+    @torch.no_grad()
+    def divergence(self) -> list[Any]:
+        r"""Many samples that are integrated, and many that are drawn; the mean of
+        :math:`\log p - \log q` is :math:`-\mathrm{KL}(q \| p)` for both."""
+        samples = [self.sample(MANY_SAMPLES, integrate) for integrate in (True, False)]
+        pair = [sample.log_ratio.expand(MANY_SAMPLES).double() for sample in samples]
         for ratio in pair:
             allowance = 6.0 * ratio.std() / MANY_SAMPLES**0.5 + 1e3 * self.eps
-            self.require(
-                ratio.mean() <= allowance,
-                f"log p - log q has a positive mean of {float(ratio.mean()):.2g}, which "
-                "-KL(q || p) cannot have",
-            )
-        self.require_zero_mean(
-            pair[1] - pair[0], "log p - log q with integrate=True and False differ in mean"
-        )
+            violation = f"a positive mean of {ratio.mean():.2g}, which -KL(q || p) cannot have"
+            self.require(ratio.mean() <= allowance, f"log p - log q has {violation}")
+        violation = "log p - log q with integrate=True and False differ in mean"
+        self.require_zero_mean(pair[1] - pair[0], violation)
+        return samples
 
 
-def _attributes(layer: torch.nn.Module) -> dict[str, Any]:
+def _attributes(layer: nn.Module) -> dict[str, Any]:
     """Everything that hangs on a layer and its parts, by name."""
     found: dict[str, Any] = {}
     for prefix, module in layer.named_modules():
