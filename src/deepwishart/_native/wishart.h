@@ -71,6 +71,7 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const std::optional
     for (int64_t g = 0; g < groups; ++g) {
       double squares = 0;
       for (int64_t i = 0; i < size; ++i)
+#pragma omp simd reduction(+ : squares)
         for (int64_t j = g * own_width; j < (g + 1) * own_width; ++j)
           squares += double(w[i * width + j]) * w[i * width + j];
       into<T>(out.log_density, s)[g] = static_cast<T>(degrees * volume - 0.5 * squares);
@@ -126,13 +127,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
     sandwich(mixed_inverse, middle, products, gq, size);
     if (weight) {  // (1 - q) gq goes to S, q gq to M, and gq (M - S) to q
       const T *S = from<T>(*prior, s), *M = from<T>(*learned), q = static_cast<T>(*weight);
-      double along_q = 0;
+      T along_q = 0;
+#pragma omp simd reduction(+ : along_q)
       for (int64_t i = 0; i < all; ++i) {
-        along_q += double(gq[i]) * (double(M[i]) - double(S[i]));
+        along_q += gq[i] * (M[i] - S[i]);
         g[i] += (1 - q) * gq[i];
         gq[i] *= q;
       }
-      into<T>(grad_weight, s)[0] = static_cast<T>(along_q);
+      into<T>(grad_weight, s)[0] = along_q;
     }
 
     if (grad_inverse || gw) {
