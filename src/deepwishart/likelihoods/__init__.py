@@ -2,7 +2,7 @@
 
 from deepwishart.likelihoods.base import Likelihood, Mixture
 from deepwishart.likelihoods.classes import Bernoulli, Categorical, ClassLikelihood
-from deepwishart.likelihoods.counts import NegativeBinomial, Poisson
+from deepwishart.likelihoods.counts import CountLikelihood, Counts, NegativeBinomial, Poisson
 from deepwishart.likelihoods.gaussian import Gaussian
 from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
 from deepwishart.likelihoods.student_t import StudentT
@@ -11,6 +11,8 @@ __all__ = [
     "Bernoulli",
     "Categorical",
     "ClassLikelihood",
+    "CountLikelihood",
+    "Counts",
     "Gaussian",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",

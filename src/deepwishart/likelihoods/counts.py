@@ -247,7 +247,7 @@ class NegativeBinomial(CountLikelihood):
     :math:`\mu = c\, e^f` and variance :math:`\mu + a\mu^2`, where the typical rate :math:`c_d` and
     the dispersion :math:`a_d` of each column are learned; without it they would be Poisson counts.
 
-    The log density (:class:`~deepwishart.likelihoods.counts.Counts`) is expected by quadrature.
+    The log density (:class:`~deepwishart.likelihoods.Counts`) is expected by quadrature.
 
     Args:
         num_outputs: number of target columns D.
