@@ -162,6 +162,14 @@ def test_of_as_many_splits_the_newest_settings_count(add_runs):
     assert [run.settings["num_inducing"] for run in results.runs] == [20]
 
 
+def test_of_as_many_splits_the_usual_inducing_points_count(add_runs):
+    runs = [made_with(num_inducing=n) for n in (100, 200)]
+    days = ("2026-01-01", "2026-01-02")
+    finished = ((s, {**r, "finished_at": day}) for (s, r), day in zip(runs, days, strict=True))
+    results = read_results(add_runs(*finished))
+    assert [run.settings["num_inducing"] for run in results.runs] == [100]
+
+
 def test_threads_and_asked_for_numbers_are_not_settings(add_runs):
     """What was asked for is in the protocol's numbers; one thread more changes no result."""
     protocol = {"max_iter": 100, "num_samples": 4, "batch_size": None}

@@ -150,7 +150,8 @@ def read_results(directory: str | os.PathLike[str], *, protocol: str | None = No
         f"{count(failed, 'run')} failed and {_was(failed)} left out of all means and tests: "
         f"{few(reasons)}.": failed,
         "Runs of different settings are never averaged. Where a cell has several, the tables show "
-        "the settings with most splits (of these the newest), and 'Other settings' the rest: "
+        "the settings with most splits (of these the usual inducing points, and the newest), and "
+        "'Other settings' the rest: "
         f"{count(others, 'group')}.": others,
     }
     said = tuple(note for note, reason in notes.items() if reason)
@@ -199,7 +200,8 @@ def _choose_protocols(names: list[str], wanted: str | None) -> tuple[str, ...]:
 
 def _sort_out(runs: Iterable[Run]) -> tuple[dict[Cell, Group], tuple[Group, ...]]:
     """Runs by cell, and those that must not be averaged with the others of their cell: of several
-    groups with the same settings a cell has the one with most splits, or the newest of those."""
+    groups with the same settings a cell has the one with most splits; of those one with the usual
+    number of inducing points, since others are for comparison; of those the newest."""
     groups: dict[Cell, dict[str, list[Run]]] = {}
     for run in runs:
         cell = run.spec.protocol, run.spec.dataset, run.spec.process, run.spec.depth
@@ -216,9 +218,10 @@ def _version(run: Run) -> str:
     return json.dumps(run.settings, sort_keys=True)
 
 
-def _weight(group: list[Run]) -> tuple[int, str]:
+def _weight(group: list[Run]) -> tuple[int, bool, str]:
     newest = max(str(run.record.get("finished_at", "")) for run in group)
-    return len({run.spec.split for run in group}), newest
+    usual = group[0].settings["num_inducing"] == Settings().num_inducing
+    return len({run.spec.split for run in group}), usual, newest
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
