@@ -116,7 +116,8 @@ class GeneralisedSingularWishart(GramDistribution):
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`\Lambda = L R T C`."""
-        return self.rsample_root_with_log_prob(sample_shape, generator=generator)[0]
+        factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
+        return self.scale_tril @ bartlett.mix(factor, self.row_mixing, self.column_mixing)
 
     def rsample_root_with_log_prob(
         self,
@@ -141,8 +142,7 @@ class GeneralisedSingularWishart(GramDistribution):
         ``(*sample_shape, *batch_shape)``.
         """
         parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
-        shape = torch.Size(sample_shape) + self.batch_shape
-        factor = bartlett.sample_factor(shape, self.dimension, *parameters, generator=generator)
+        factor = self._rsample_factor(parameters, sample_shape, generator)
         mixed = bartlett.mix(factor, rows, columns)
         if sticking_the_landing:
             parameters = tuple(parameter.detach() for parameter in parameters)
@@ -176,6 +176,15 @@ class GeneralisedSingularWishart(GramDistribution):
         r"""Log Jacobian of :math:`T T^\top \mapsto G`."""
         volume = bartlett.log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
         return bartlett.log_scale_volume(self.scale_tril, self.rank) + volume
+
+    def _rsample_factor(
+        self,
+        parameters: tuple[Tensor, ...],
+        sample_shape: _size,
+        generator: torch.Generator | None,
+    ) -> Tensor:
+        shape = torch.Size(sample_shape) + self.batch_shape
+        return bartlett.sample_factor(shape, self.dimension, *parameters, generator=generator)
 
     def _bartlett(self) -> tuple[Tensor, ...]:
         r""":math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``, the latter
