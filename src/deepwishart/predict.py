@@ -204,7 +204,7 @@ class Predictive:
         for mean, variance in self.latents():
             rows = slice(start, start + mean.shape[1])
             m, s = mean[which], variance[which].sqrt()
-            latents = m + s * standard_normal(m.shape, m, generator)
+            latents = m + s * standard_normal(m.shape, m.dtype, m.device, generator)
             seed = torch.randint(2**62, (), generator=generator, device=device)
             drawn[:, rows] = draw_targets(self.likelihood, latents, int(seed))
             start = rows.stop

@@ -49,8 +49,8 @@ class Randomness:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal noise, ``(S, *shape)``."""
-        like = torch.empty((), dtype=self.dtype, device=self.device)
-        return standard_normal(torch.Size([self.num_samples, *shape]), like, self.generator)
+        full = torch.Size([self.num_samples, *shape])
+        return standard_normal(full, self.dtype, self.device, self.generator)
 
     def rows(self, *, shared: bool = False) -> RowRandomness:
         """Noise for rows, its seed drawn from the generator.
@@ -105,10 +105,10 @@ class RowRandomness:
         Drawn in single precision, whose vectorised generator is several times faster; 24 random
         bits are plenty for Monte Carlo noise.
         """
-        like = torch.empty((), dtype=torch.float32, device=self.device)
 
         def draw(rows: int, generator: torch.Generator) -> Tensor:
-            return standard_normal(torch.Size([self.num_samples, rows, width]), like, generator)
+            shape = torch.Size([self.num_samples, rows, width])
+            return standard_normal(shape, torch.float32, self.device, generator)
 
         return self._rows(num_rows, draw, stream=0).to(self.dtype)
 

@@ -89,7 +89,7 @@ def calls(dtype=torch.float64, samples=3, scales=3, mixing=True) -> dict[str, tu
     alpha, sigma = to(normal(WIDTH, seed=11).exp()), v.exp()
     gamma, scale = to(normal(samples, WIDTH, seed=12).exp()), K[:scales].contiguous()
     mixed = [to(torch.eye(size)) if mixing else None for size in (SIZE, WIDTH)]
-    learned, weight = to(positive(1, size=SIZE, seed=13)), to(scalar(0.3))
+    learned, weight = to(normal(SIZE, SIZE, seed=13)), to(scalar(0.3))
     for suffix, other, q in (("", scale, None), (" of mixed scales", learned, weight)):
         factor = (gamma, alpha, alpha, v, sigma, w, *mixed)
         F, ratio, H, white, form, solved, T, A, R, _ = run(
@@ -97,7 +97,7 @@ def calls(dtype=torch.float64, samples=3, scales=3, mixing=True) -> dict[str, tu
         )
         given = (None, None, None) if q is None else (scale, learned, weight)
         factor = (*given, gamma, alpha, alpha, sigma, w, *mixed)
-        kept = (H, white, form, solved, T, A, R)
+        kept = (H, white, form, solved, T, A if A.numel() else None, R)
         run(f"wishart_draw_backward{suffix}", *factor, 2.0, True, *kept, F, ratio, H, white)
     return made
 

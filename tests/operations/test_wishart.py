@@ -49,8 +49,8 @@ def inputs(size, degrees, *batch, mixing=()):
 
 
 def with_mixed_scale(given, size):
-    """The same with a posterior scale that is mixed of the prior's and a matrix."""
-    given["posterior"] = positive(size=size, seed=2)
+    """The same with a posterior scale that is mixed of the prior's and that of a root."""
+    given["posterior"] = normal(size, size, seed=2)
     return given | {"weight": scalar(0.3)}
 
 
@@ -61,14 +61,15 @@ def unit_lower(matrix):
 def distributions(names, degrees, leaves):
     given = dict(zip(names, leaves, strict=True))
     mixing = {n: unit_lower(given[n]) for n in ("row_mixing", "column_mixing") if n in given}
-    scale, own = symmetric(given["prior"]), symmetric(given["posterior"])
+    scale, own = symmetric(given["prior"]), given["posterior"]
+    mixed = "weight" in given
     posterior = GeneralisedSingularWishart(
         degrees,
         given["concentration"],
         given["rate"],
         given["mean"],
         given["deviation"],
-        covariance_matrix=Mixed(scale, own, given["weight"]) if "weight" in given else own,
+        covariance_matrix=Mixed(scale, own, given["weight"]) if mixed else symmetric(own),
         validate_args=False,
         **mixing,
     )

@@ -29,13 +29,10 @@ __all__ = ["NativeUnavailable", "build", "library", "operations", "status"]
 _log = logging.getLogger("deepwishart")
 
 
-def operations(*tensors: Tensor) -> Any | None:
-    """The native operations if they can serve these tensors, else ``None``."""
-    if any(
-        t.device.type != "cpu" or t.dtype not in (torch.float32, torch.float64) for t in tensors
-    ):
-        return None
-    return torch.ops.deepwishart if _available() else None
+def operations(tensor: Tensor) -> Any | None:
+    """The native operations if they can serve tensors like this one, else ``None``."""
+    served = tensor.is_cpu and tensor.dtype in (torch.float64, torch.float32)
+    return torch.ops.deepwishart if served and _available() else None
 
 
 def status() -> str:

@@ -19,7 +19,7 @@ namespace {
 // What a root and its gradient need: with prior scale S = L L^T and posterior scale R R^T, these are
 // H = L^-1, R, the root F = R A, w = H F, the form G of rows (H, or S^-1 where kSquared), S^-1 F, and
 // nu log(|R| / |L|) - |w|^2 / 2 for each group of columns. Failed samples are undefined. With a weight
-// q, the posterior scale is (1 - q) S + q M, for the matrix M that is given in its place.
+// q, the posterior scale is (1 - q) S + q V V^T, for the root V that is given in its place.
 struct Root {
   Tensor inverse, mixed_lower, root, weights, form, solved, log_density, failed;
 };
@@ -44,6 +44,7 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const std::optional
   out.solved = at::empty_like(factor);
   out.log_density = like(prior, {batch, groups});
   out.failed = at::zeros({batch}, at::kInt);
+  const Tensor learned = weight ? at::mm(posterior, posterior.t()) : posterior;
   for_each_sample(prior, [&]<typename T>(T, int64_t s) {
     // Factors are computed in double precision whatever the dtype. In single precision their
     // rounding is as large as the jitter, and the density depends on every small pivot.
@@ -58,7 +59,7 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const std::optional
     std::copy_n(other, all, H);
     double volume = -sum_log_diagonal(lower, size);
     if (weight)
-      blend(from<T>(prior, s), from<T>(posterior), *weight, exact, all);
+      blend(from<T>(prior, s), from<T>(learned), *weight, exact, all);
     else
       std::copy_n(from<T>(posterior, s), all, exact);
     if ((failed = factorise(exact, other, size)) != 0) return;
@@ -81,19 +82,20 @@ Root draw_root(const Tensor& prior, const Tensor& posterior, const std::optional
 }
 
 // Gradients of the prior's and the posterior's scale, of q where they are mixed, and of A, for incoming
-// gF and gd and, where rows use them, gH and gw. Where they are mixed, that of M in place of the
+// gF and gd and, where rows use them, gH and gw. Where they are mixed, that of V in place of the
 // posterior's scale.
 std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
     const std::optional<Tensor>& prior, const std::optional<Tensor>& learned,
-    const std::optional<double>& weight, const Tensor& factor, double degrees, const Tensor& inverse, const Tensor& mixed_lower,
-    const Tensor& weights, const Tensor& form, const Tensor& solved, const Tensor& grad_root,
-    const Tensor& grad_density, const std::optional<Tensor>& grad_inverse,
-    const std::optional<Tensor>& grad_weights) {
+    const std::optional<double>& weight, const Tensor& factor, double degrees,
+    const Tensor& inverse, const Tensor& mixed_lower, const Tensor& weights, const Tensor& form,
+    const Tensor& solved, const Tensor& grad_root, const Tensor& grad_density,
+    const std::optional<Tensor>& grad_inverse, const std::optional<Tensor>& grad_weights) {
   const int64_t size = inverse.size(1), width = factor.size(2);
   const int64_t all = size * size, narrow = size * width;
   const int64_t groups = grad_density.size(1), own_width = width / groups;
   Tensor grad_prior = at::empty_like(inverse), grad_posterior = at::empty_like(inverse),
-         grad_factor = at::empty_like(factor), grad_weight = like(inverse, {weight ? inverse.size(0) : 0});
+         grad_factor = at::empty_like(factor),
+         grad_weight = like(inverse, {weight ? inverse.size(0) : 0});
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(3 * all + 2 * narrow);
     T *middle = scratch.data(), *products = middle + all, *mixed_inverse = products + all;
@@ -125,14 +127,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
     invert_lower(R, mixed_inverse, size);
     T* gq = into<T>(grad_posterior, s);
     sandwich(mixed_inverse, middle, products, gq, size);
-    if (weight) {  // (1 - q) gq goes to S, q gq to M, and gq (M - S) to q
-      const T *S = from<T>(*prior, s), *M = from<T>(*learned), q = static_cast<T>(*weight);
+    if (weight) {  // (1 - q) gq goes to S, and -gq S to q
+      const T *S = from<T>(*prior, s), rest = static_cast<T>(1.0 - *weight);
       T along_q = 0;
-#pragma omp simd reduction(+ : along_q)
+#pragma omp simd reduction(- : along_q)
       for (int64_t i = 0; i < all; ++i) {
-        along_q += gq[i] * (M[i] - S[i]);
-        g[i] += (1 - q) * gq[i];
-        gq[i] *= q;
+        along_q -= gq[i] * S[i];
+        g[i] += rest * gq[i];
       }
       into<T>(grad_weight, s)[0] = along_q;
     }
@@ -149,9 +150,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> draw_root_backward(
       for (int64_t i = 0; i < all; ++i) g[i] += mixed_inverse[i];
     }
   });
-  if (weight) {
-    grad_posterior = sum_samples(grad_posterior).unsqueeze(0);
-    grad_weight = grad_weight.sum();
+  if (weight) {  // gq is symmetric: 2 q gq V goes to V, and gq V V^T to q
+    const Tensor product = at::mm(sum_samples(grad_posterior), *learned);
+    grad_weight = grad_weight.sum() + at::dot(product.view(-1), learned->view(-1));
+    grad_posterior = product.mul_(2.0 * *weight);
   }
   return {grad_prior, grad_posterior, grad_weight, grad_factor};
 }
@@ -170,14 +172,17 @@ Tensor unfold(const Tensor& columns, int64_t samples) {
   return columns.reshape({columns.size(1), samples, -1}).transpose(0, 1).contiguous();
 }
 
-// Both scale matrices, one for all samples or one for each; a matrix to be mixed is one for all.
+// Both scale matrices, one for all samples or one for each; of one to be mixed in, its root.
 void check_scales(const Tensor& prior, const Tensor& posterior, const Tensor& epsilon, bool mixed) {
   check_square(prior, "the prior's scale");
   last_size(epsilon, 3, "the noise");
   check_shape(epsilon, epsilon.sizes(), "the noise");
   const int64_t batch = prior.size(0), samples = epsilon.size(0), size = epsilon.size(1);
   check_shape(prior, {batch, size, size}, "the prior's scale");
-  check_shape(posterior, {mixed ? 1 : batch, size, size}, "the posterior's scale");
+  if (mixed)
+    check_shape(posterior, {size, size}, "the learned root");
+  else
+    check_shape(posterior, {batch, size, size}, "the posterior's scale");
   TORCH_CHECK(batch == 1 || batch == samples, "deepwishart: ", batch, " scales for ", samples,
               " samples");
 }
@@ -197,7 +202,8 @@ void check_factor(const Tensor& gamma, const Tensor& concentration, const Tensor
 }
 
 // A Bartlett factor T, A = R_mix T C_mix where there is mixing, and the root of the above. Returns
-// F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, A, R.
+// F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, R and
+// A, which is empty where it is T.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
 wishart_draw_forward(const Tensor& prior, const Tensor& posterior,
                      const std::optional<Tensor>& weight, const Tensor& gamma,
@@ -226,7 +232,9 @@ wishart_draw_forward(const Tensor& prior, const Tensor& posterior,
           out.form.is_same(out.inverse) ? out.inverse.clone() : out.form,
           out.solved,
           bartlett,
-          factor.is_alias_of(bartlett) ? factor.clone() : factor,
+          factor.is_same(bartlett)       ? like(bartlett, {0})
+          : factor.is_alias_of(bartlett) ? factor.clone()
+                                         : factor,
           out.mixed_lower,
           out.failed};
 }
@@ -251,22 +259,25 @@ Tensor unmixed_slope(const Tensor& bartlett, const Tensor& concentration, const 
 // matrices. With the landing stuck to, the density's own dependence on its parameters is left out.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
 wishart_draw_backward(const std::optional<Tensor>& prior, const std::optional<Tensor>& learned,
-                      const std::optional<Tensor>& weight, const Tensor& gamma, const Tensor& concentration, const Tensor& rate,
-                      const Tensor& deviation, const Tensor& epsilon,
+                      const std::optional<Tensor>& weight, const Tensor& gamma,
+                      const Tensor& concentration, const Tensor& rate, const Tensor& deviation,
+                      const Tensor& epsilon,
                       const std::optional<Tensor>& row_mixing,
                       const std::optional<Tensor>& column_mixing, double degrees, bool sticking,
                       const Tensor& inverse, const Tensor& weights, const Tensor& form,
-                      const Tensor& solved, const Tensor& bartlett, const Tensor& factor,
-                      const Tensor& mixed_lower, const Tensor& grad_root, const Tensor& grad_ratio,
+                      const Tensor& solved, const Tensor& bartlett,
+                      const std::optional<Tensor>& mixed_factor, const Tensor& mixed_lower,
+                      const Tensor& grad_root, const Tensor& grad_ratio,
                       const std::optional<Tensor>& grad_inverse,
                       const std::optional<Tensor>& grad_weights) {
   check_scales(inverse, mixed_lower, epsilon, false);
   TORCH_CHECK(!weight || (prior && learned), "deepwishart: the scales that are mixed are missing");
   check_shape(prior, inverse.sizes(), "the prior's scale");
-  check_shape(learned, {1, inverse.size(1), inverse.size(1)}, "the learned scale");
+  check_shape(learned, {inverse.size(1), inverse.size(1)}, "the learned root");
   check_factor(gamma, concentration, rate, deviation, epsilon, row_mixing, column_mixing);
   const int64_t samples = epsilon.size(0), size = epsilon.size(1);
   const bool shared = inverse.size(0) == 1;
+  const Tensor factor = mixed_factor.value_or(bartlett);
   check_shape(form, inverse.sizes(), "the form");
   for (const Tensor* t : {&weights, &bartlett, &grad_root})
     check_shape(*t, epsilon.sizes(), "a root");
@@ -281,7 +292,8 @@ wishart_draw_backward(const std::optional<Tensor>& prior, const std::optional<Te
   if (grad_weights) gw = folded(*grad_weights);
   const Tensor ratio = grad_ratio.contiguous();
   auto [grad_prior, grad_posterior, grad_weight, columns] = draw_root_backward(
-      prior, learned, number_in(weight), factor, degrees, inverse, mixed_lower, folded(weights), form, solved, folded(grad_root),
+      prior, learned, number_in(weight), factor, degrees, inverse, mixed_lower, folded(weights),
+      form, solved, folded(grad_root),
       shared ? ratio.reshape({1, samples}) : ratio.reshape({samples, 1}), grad_inverse, gw);
   Tensor grad_factor = shared ? unfold(columns, samples) : columns;
   const double tilt = degrees - static_cast<double>(size) - 1;

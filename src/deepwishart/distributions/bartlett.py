@@ -56,14 +56,16 @@ def concentrations(df: float | Tensor, rank: int, like: Tensor) -> Tensor:
 
 
 def standard_normal(
-    shape: torch.Size, like: Tensor, generator: torch.Generator | None = None
+    shape: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Standard normal noise with the dtype and device of ``like``, drawn on the generator's device,
-    so that a CPU generator serves any model."""
+    """Standard normal noise, drawn on the generator's device, so that a CPU generator serves any
+    model."""
     check_generator(generator)
-    source = like.device if generator is None else generator.device
-    noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=source)
-    return noise.to(like.device)
+    source = device if generator is None else generator.device
+    return torch.randn(shape, generator=generator, dtype=dtype, device=source).to(device)
 
 
 def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -84,8 +86,8 @@ def factor_noise(
     Monte Carlo noise."""
     rank = concentration.shape[-1]
     gamma = standard_gamma(concentration.expand(*batch_shape, rank), generator)
-    like = torch.empty((), dtype=torch.float32, device=concentration.device)
-    normal = standard_normal(torch.Size([*batch_shape, num_rows, rank]), like, generator)
+    shape = torch.Size([*batch_shape, num_rows, rank])
+    normal = standard_normal(shape, torch.float32, concentration.device, generator)
     return gamma, normal.to(concentration.dtype)
 
 

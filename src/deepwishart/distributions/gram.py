@@ -36,10 +36,13 @@ class SeededDistribution(Distribution):
         validate = Distribution._validate_args if validate_args is None else validate_args
         if validate:
             self._check_arguments()
-        given = [(getattr(self, name), dims) for name, dims in self._event_dims.items()]
-        tensors = [(t.matrices if isinstance(t, Mixed) else t, dims) for t, dims in given]
-        batches = {t.shape[: t.ndim - dims] for t, dims in tensors if isinstance(t, Tensor)}
-        batches.discard(torch.Size())  # which leaves one or none in training; to broadcast is slow
+        batches = set()
+        for name, dims in self._event_dims.items():
+            value = getattr(self, name)
+            tensor = value.matrices if isinstance(value, Mixed) else value
+            if isinstance(tensor, Tensor) and tensor.ndim > dims:
+                batches.add(tensor.shape[: tensor.ndim - dims])
+        # In training there is one shape or none; to broadcast is slow.
         batch = torch.broadcast_shapes(*batches) if len(batches) > 1 else torch.Size(*batches)
         super().__init__(batch, torch.Size(event_shape), validate_args=False)
         self._validate_args = validate
@@ -91,6 +94,8 @@ class GramDistribution(SeededDistribution, ABC):
     _event_dims: ClassVar[dict[str, int]] = {"_scale_tril": 2, "_covariance_matrix": 2, "_df": 0}
 
     rank: int
+    #: Number of rows :math:`P`.
+    dimension: int
     _scale_tril: Tensor | None
     _covariance_matrix: Tensor | Mixed | None
     _df: float | Tensor
@@ -108,6 +113,7 @@ class GramDistribution(SeededDistribution, ABC):
         self._covariance_matrix, self._scale_tril = covariance_matrix, scale_tril
         # A number stays a number, so that what depends on it costs no tensor operation.
         self._df = df.to(self._scale) if isinstance(df, Tensor) else df
+        self.dimension = self._scale.shape[-1:].numel()  # 1 for a number, until it is refused
         self.rank = self._find_rank()
         super().__init__((self.dimension, self.dimension), validate_args)
 
@@ -170,11 +176,6 @@ class GramDistribution(SeededDistribution, ABC):
     def mixed_scale(self) -> Mixed | None:
         """How the scale matrix is mixed, where it is and has not been formed."""
         return self._covariance_matrix if isinstance(self._covariance_matrix, Mixed) else None
-
-    @property
-    def dimension(self) -> int:
-        """Number of rows :math:`P`."""
-        return self._scale.shape[-1:].numel()  # which a number has as well, until it is refused
 
     @constraints.dependent_property(is_discrete=False, event_dim=2)
     def support(self) -> PositiveSemidefinite:

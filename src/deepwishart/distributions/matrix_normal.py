@@ -73,7 +73,9 @@ class MatrixNormal(SeededDistribution):
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`M + L E R^\top`, ``(*sample_shape, *batch_shape, P, D)``, differentiably."""
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc, generator)
+        noise = standard_normal(
+            self._extended_shape(sample_shape), self.loc.dtype, self.loc.device, generator
+        )
         deviation = self.row_scale_tril @ noise
         if self.column_scale_tril is not None:
             deviation = deviation @ self.column_scale_tril.mT

@@ -70,6 +70,8 @@ class Covariance:
             cross, norms = self._gram_cross(inducing, rows)
             return cross, self.kernel.diagonal_from_gram(norms) * self.variance
         lazy = self.kernel.lazy_cross(inducing, rows, self.variance)
+        if isinstance(lazy, GaussianKernel):
+            return lazy, lazy.diagonal()
         return lazy, self.kernel.diagonal(rows) * self.variance
 
     def joint(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:

@@ -118,14 +118,13 @@ class WishartLayer(GaussianLayer):
 
     def posterior(self, covariance: Tensor) -> GeneralisedSingularWishart:
         r""":math:`Q(G_{ii} \mid \cdot)`, likewise."""
-        learned = self.learned_root @ self.learned_root.mT
         return GeneralisedSingularWishart(
             self.width,
             self.log_concentration.exp(),
             self.log_rate.exp(),
             self.mean,
             self.log_deviation.exp(),
-            covariance_matrix=Mixed(covariance, learned, self.mixing),
+            covariance_matrix=Mixed(covariance, self.learned_root, self.mixing),
             validate_args=False,
             row_mixing=_unit_lower(self.rows_mixing),
             column_mixing=_unit_lower(self.columns_mixing),

@@ -46,7 +46,8 @@ class FunctionSamples(NamedTuple):
 
         def rotate(features: Tensor) -> Tensor:
             shape = torch.Size([len(features), features.shape[-1], features.shape[-1]])
-            q, r = torch.linalg.qr(standard_normal(shape, features, generator))
+            noise = standard_normal(shape, features.dtype, features.device, generator)
+            q, r = torch.linalg.qr(noise)
             # Signs of R make Q uniform among orthogonal matrices (Mezzadri, 2007).
             return features @ (q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2))
 

@@ -132,7 +132,7 @@ class DeepKernelProcess(nn.Module):
 
     def _finite(self, name: str, values: Tensor) -> Tensor:
         """In this model's precision, in which large numbers may be infinite."""
-        values = values.to(dtype=self.dtype, device=self.device)
+        values = values.to(next(self.parameters()))
         # One pass says it as a rule; a sum of finite numbers may overflow.
         if not math.isfinite(values.detach().sum()) and not torch.isfinite(values).all():
             raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")

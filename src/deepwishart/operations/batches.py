@@ -14,6 +14,8 @@ CACHED_ROWS = 1024
 
 def flatten(tensor: Tensor) -> Tensor:
     """All batch dimensions as one, which may be of size 1; contiguous."""
+    if tensor.ndim == 3:
+        return tensor.contiguous()
     return (tensor.unsqueeze(0) if tensor.ndim == 2 else tensor.flatten(0, -3)).contiguous()
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from deepwishart import _native
 from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import contiguous, flatten
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 
 __all__ = ["cholesky_inverse"]
 
@@ -41,7 +41,7 @@ def plain_cholesky_inverse(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return lower, inverse, failed
 
 
-class CholeskyInverse(torch.autograd.Function):
+class CholeskyInverse(Operation):
     r"""Let :math:`X = L^{-1}\, dK\, L^{-\top}` and :math:`\Phi` keep the lower triangle with half
     the diagonal. Then :math:`dL = L\, \Phi(X)` and :math:`dL^{-1} = -\Phi(X)\, L^{-1}`, so
 
@@ -55,7 +55,6 @@ class CholeskyInverse(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return torch.ops.deepwishart.cholesky_inverse(matrix)
 

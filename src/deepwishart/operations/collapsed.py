@@ -10,7 +10,7 @@ from torch import Tensor
 from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import or_zero, row_pieces
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 from deepwishart.operations.gaussian import (
     Cross,
     cross_gradients,
@@ -61,7 +61,7 @@ def plain_row_sums(kernel: Tensor, cross: Cross, targets: Tensor) -> tuple[Tenso
     return projected @ projected.mT, projected @ targets
 
 
-class Sums(torch.autograd.Function):
+class Sums(Operation):
     r""":math:`(K_{ii}, K_{it}) \mapsto (T, c) = (A A^\top, A y)`, :math:`A = H K_{it}`.
 
     With :math:`S = \bar T + \bar T^\top`, :math:`\bar A = S A + \bar c y^\top` and
@@ -80,7 +80,6 @@ class Sums(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.row_sums_forward(*inputs[1:])
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from deepwishart import _native
 from deepwishart._native.fakes import fake
 from deepwishart.operations.batches import or_zero
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 from deepwishart.operations.gaussian import (
     Cross,
     cross_gradients,
@@ -80,7 +80,7 @@ def _compiled_moments(projection: Tensor, cross: Cross, weights: Tensor) -> tupl
     return torch.cat([m for m, _ in pieces], dim=1), torch.cat([s for _, s in pieces], dim=1)
 
 
-class Condition(torch.autograd.Function):
+class Condition(Operation):
     r""":math:`(H, K_{it}, w) \mapsto (m, s)`, :math:`s_t = \sum_p A_{pt}^2`. With incoming
     gradients :math:`\bar m, \bar s`:
 
@@ -109,7 +109,6 @@ class Condition(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.condition_forward(*inputs)
 

@@ -11,7 +11,7 @@ from deepwishart import _native
 from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import flatten_all, or_zero, row_pieces
 from deepwishart.operations.condition import condition
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 from deepwishart.operations.gaussian import Cross, GaussianKernel, formed
 
 __all__ = ["Conditional", "condition_on_form", "draw_rows"]
@@ -125,7 +125,7 @@ def condition_on_form(
     )
 
 
-class GaussianDraw(torch.autograd.Function):
+class GaussianDraw(Operation):
     r"""A draw of rows with :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}` formed on the way.
 
     .. math:: F_t = m_t + d_t\, \epsilon_t, \quad m_t = k_t^\top K_{ii}^{-1} F_i, \quad
@@ -148,7 +148,6 @@ class GaussianDraw(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.gaussian_sample_forward(*inputs[2:])
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import linalg
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 
 __all__ = ["explained"]
 
@@ -38,13 +38,12 @@ def explained(gram: Tensor, products: Tensor, noise: Tensor, *, what: str) -> Te
     return Explained.apply(gram, products, noise, lower, inverse)
 
 
-class Explained(torch.autograd.Function):
+class Explained(Operation):
     r"""With :math:`a = B^{-1} z`, the slope is :math:`-\tfrac12 (B^{-1} + a a^\top)` in :math:`B`
     and :math:`a` in :math:`z`; the factor :math:`L_B` and its inverse are known functions of
     :math:`B`. One product of size :math:`P^3`."""
 
     @staticmethod
-    @known_signature
     def forward(
         gram: Tensor, products: Tensor, noise: Tensor, lower: Tensor, inverse: Tensor
     ) -> Tensor:

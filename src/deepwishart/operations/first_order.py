@@ -3,16 +3,43 @@ r"""What all autograd functions here share: gradients without gradients, and qui
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["first_order", "known_signature"]
+__all__ = ["Operation", "first_order"]
 
 Backward = Callable[..., Any]
+
+
+class Operation(torch.autograd.Function):
+    """An autograd function whose arguments are all given by position. PyTorch's ``apply`` binds
+    them to the signature of ``forward`` at every call, which takes longer than some operations;
+    only transforms of ``torch.func`` need what else it does.
+
+    >>> class Double(Operation):
+    ...     @staticmethod
+    ...     def forward(x):
+    ...         return 2.0 * x
+    ...
+    ...     @staticmethod
+    ...     def setup_context(ctx, inputs, output): ...
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         return 2.0 * gradient
+    >>> torch.func.grad(Double.apply)(torch.tensor(1.0))
+    tensor(2.)
+    """
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> Any:
+        if torch._C._are_functorch_transforms_active():
+            return super().apply(*inputs)
+        direct: Any = super(torch.autograd.Function, cls)
+        return direct.apply(*inputs)
 
 
 def first_order(backward: Backward) -> Backward:
@@ -29,10 +56,10 @@ def first_order(backward: Backward) -> Backward:
 
     @functools.wraps(backward)
     def wrapped(ctx: Any, *gradients: Tensor | None) -> Any:
+        if not torch.is_grad_enabled():  # nobody can ask
+            return backward(ctx, *gradients)
         with torch.no_grad():
             found = backward(ctx, *gradients)
-        if not torch.is_grad_enabled():  # nobody can ask
-            return found
         results = found if isinstance(found, tuple) else (found,)
         present = [t for t in results if t is not None]
         sources = [t for t in (*ctx.saved_tensors, *gradients) if t is not None]
@@ -41,32 +68,6 @@ def first_order(backward: Backward) -> Backward:
         return guarded_results if isinstance(found, tuple) else guarded_results[0]
 
     return wrapped
-
-
-def known_signature(forward: Backward) -> Backward:
-    """A ``forward`` whose arguments are all given by position: ``apply`` binds them to the
-    signature at every call, and to find that out anew takes longer than some of the operations.
-
-    >>> inspect.signature(known_signature(lambda matrix: matrix)).bind(1).args
-    (1,)
-    """
-    forward.__signature__ = _Positional()  # type: ignore[attr-defined]
-    return forward
-
-
-class _Positional(inspect.Signature):
-    """Takes arguments as they come; ``forward`` itself finds out whether they fit."""
-
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        return _Bound(args, kwargs)
-
-
-class _Bound(NamedTuple):
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def apply_defaults(self) -> None:
-        """There are none."""
 
 
 class _Refusing(torch.autograd.Function):

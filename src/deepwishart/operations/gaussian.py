@@ -13,7 +13,7 @@ from torch import Tensor
 from deepwishart import _native
 from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import flatten, flatten_all, or_zero, row_pieces
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 
 __all__ = ["Cross", "GaussianKernel", "gaussian_square"]
 
@@ -39,6 +39,10 @@ class GaussianKernel:
     right: Tensor
     log_height: Tensor
     log_lengthscale: Tensor
+
+    def diagonal(self) -> Tensor:
+        r"""What :math:`y_j` has with itself, :math:`h`; ``(..., N)``."""
+        return self.log_height.exp().expand(self.right.shape[:-1])
 
     def form(self) -> Tensor:
         r"""The block, ``(..., P, N)``, from one product: with scaled features :math:`a, b`,
@@ -136,7 +140,7 @@ def plain_gaussian_square(
     return matrix + torch.diag_embed(own) if jitter else matrix
 
 
-class GaussianSquare(torch.autograd.Function):
+class GaussianSquare(Operation):
     r"""With :math:`a = x/\ell` and :math:`\bar E = (\bar K + \bar K^\top) \odot K` the gradient of
     the exponent, whose diagonal no feature changes,
 
@@ -148,7 +152,6 @@ class GaussianSquare(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
         return torch.ops.deepwishart.gaussian_square_forward(*inputs)
 

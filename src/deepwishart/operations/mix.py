@@ -13,13 +13,13 @@ __all__ = ["Mixed", "formed"]
 
 @dataclass(frozen=True)
 class Mixed:
-    r"""The matrices :math:`(1 - q)\, \Sigma_s + q\, M`, not yet formed.
+    r"""The matrices :math:`(1 - q)\, \Sigma_s + q\, V V^\top`, not yet formed.
 
     An operation that factorises them forms them in cache, one by one.
 
     Args:
         matrices: :math:`\Sigma_s`, ``(..., P, P)``.
-        learned: :math:`M`, ``(P, P)``, shared by all.
+        root: :math:`V`, ``(P, P)``, shared by all.
         weight: :math:`q`, a scalar.
 
     >>> Mixed(torch.eye(1).expand(2, 1, 1), torch.zeros(1, 1), torch.tensor(0.25)).form().flatten()
@@ -27,12 +27,12 @@ class Mixed:
     """
 
     matrices: Tensor
-    learned: Tensor
+    root: Tensor
     weight: Tensor
 
     def form(self) -> Tensor:
         """The matrices, ``(..., P, P)``."""
-        return torch.lerp(self.matrices, self.learned, self.weight)
+        return torch.lerp(self.matrices, self.root @ self.root.mT, self.weight)
 
 
 @overload

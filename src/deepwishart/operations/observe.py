@@ -10,7 +10,7 @@ from torch import Tensor
 from deepwishart import _native, linalg
 from deepwishart._native.fakes import fake, fake_like
 from deepwishart.operations.batches import contiguous, flatten
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 
 __all__ = ["Observations", "observe"]
 
@@ -80,7 +80,7 @@ def plain_observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -
     )
 
 
-class Observe(torch.autograd.Function):
+class Observe(Operation):
     r""":math:`(K, M, v) \mapsto (H, Y, w, (\log|B|, \operatorname{tr} B^{-1}, |H^\top w|^2))`.
 
     .. math:: B = I + M^\top K M = L L^\top, \quad H = L^{-1}, \quad Y = H M^\top, \quad w = Y v
@@ -101,7 +101,6 @@ class Observe(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.observe_forward(kernel, root, targets)
 

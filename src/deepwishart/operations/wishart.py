@@ -13,7 +13,7 @@ from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.operations.batches import contiguous, flatten
 from deepwishart.operations.draw_rows import Conditional
-from deepwishart.operations.first_order import first_order, known_signature
+from deepwishart.operations.first_order import Operation, first_order
 
 __all__ = ["draw_and_score"]
 
@@ -103,7 +103,7 @@ def _compiled(
     )
     root, log_ratio, inverse, weights, form, solved, _, _, _, failed = ScoredDraw.apply(
         flatten(scale),
-        flatten(posterior.covariance_matrix if mixed is None else mixed.learned),
+        flatten(posterior.covariance_matrix) if mixed is None else mixed.root.contiguous(),
         None if mixed is None else mixed.weight,
         gamma.contiguous(),
         posterior.concentration.contiguous(),
@@ -123,10 +123,10 @@ def _compiled(
     return log_ratio, Conditional(scale, inverse.reshape(scale.shape), root, weights, *constants)
 
 
-class ScoredDraw(torch.autograd.Function):
+class ScoredDraw(Operation):
     r"""From noise and two scale matrices :math:`\Sigma = L L^\top` (prior) and
     :math:`\Sigma_q = R R^\top` (posterior) to a root and its score. The latter is given, or mixed
-    on the way, :math:`\Sigma_q = (1 - q)\, \Sigma + q\, M`.
+    on the way, :math:`\Sigma_q = (1 - q)\, \Sigma + q\, V V^\top`.
 
     A Bartlett factor :math:`T_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`,
     :math:`T_{jj} = \sqrt{g_j / \beta_j}`, gives :math:`A = R_\text{mix} T C_\text{mix}` (:math:`T`
@@ -155,8 +155,8 @@ class ScoredDraw(torch.autograd.Function):
     rows bypass :math:`H` and :math:`w` (:class:`~deepwishart.operations.draw_rows.GaussianDraw`).
     Both end as :math:`\bar\Sigma = L^{-\top} \tfrac12(\Phi(M) + \Phi(M)^\top) L^{-1}`. Where
     scales are mixed, :math:`(1 - q)\, \bar\Sigma_q` goes on to :math:`\Sigma`,
-    :math:`q \sum_s \bar\Sigma_q` to :math:`M` and
-    :math:`\sum_s \langle \bar\Sigma_q, M - \Sigma \rangle` to :math:`q`. A mixed factor
+    :math:`2 q \sum_s \bar\Sigma_q V` to :math:`V` and
+    :math:`\sum_s \langle \bar\Sigma_q, V V^\top - \Sigma \rangle` to :math:`q`. A mixed factor
     passes :math:`\bar T = R_\text{mix}^\top \bar A C_\text{mix}^\top` on, and for the factor
 
     .. math:: \bar\mu = \bar T + d\, \epsilon/\sigma, \quad
@@ -182,7 +182,6 @@ class ScoredDraw(torch.autograd.Function):
     """
 
     @staticmethod
-    @known_signature
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
         return torch.ops.deepwishart.wishart_draw_forward(*inputs[:-1])
 
@@ -196,7 +195,8 @@ class ScoredDraw(torch.autograd.Function):
         ctx.degrees, ctx.sticking = rest
         scales = (None, None, None) if weight is None else (prior, posterior, weight)
         parameters = (*scales, gamma, concentration, rate, deviation, epsilon, rows, columns)
-        ctx.save_for_backward(*parameters, inverse, weights, form, solved, bartlett, factor, mixed)
+        kept = (inverse, weights, form, solved, bartlett, factor if factor.numel() else None, mixed)
+        ctx.save_for_backward(*parameters, *kept)
 
     @staticmethod
     @first_order
@@ -227,7 +227,9 @@ def _(prior: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     batch = prior.shape[0]
     columns = samples * rank if batch == 1 else rank
     narrow, own = (samples, size, rank), (batch, size, columns)
-    shapes = (narrow, (samples,), prior.shape, narrow, prior.shape, own, narrow, own, prior.shape)
+    same = batch > 1 and rest[8] is None and rest[9] is None  # A is T
+    kept = (prior.shape, own, narrow, (0,) if same else own, prior.shape)
+    shapes = (narrow, (samples,), prior.shape, narrow, *kept)
     failed = prior.new_empty(batch, dtype=torch.int32)
     return *(prior.new_empty(shape) for shape in shapes), failed
 
