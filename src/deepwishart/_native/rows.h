@@ -334,7 +334,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
 // With B = C K_it and gm, gs the gradients of mean and squares:
 //   gK_it = 2 B diag(gs) + C F gm^T,   gF = B gm,
 //   gK_ii = -B diag(gs) B^T - (C F gF^T + gF (C F)^T) / 2 = -(gK_it B^T + gF (C F)^T) / 2.
-// [gK_it; gm^T] B^T is one product; in single precision it is [gK_it; gm^T] (H K_it)^T H.
+// [gK_it; gm^T] B^T is one product. In single precision B is H^T (H K_it).
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backward(
     const Tensor& form, const Tensor& solved, const Tensor& a, const Tensor& b, const Tensor& cross,
     const Tensor& product, const Tensor& epsilon, const Tensor& deviation, const Tensor& log_height,
@@ -347,39 +347,29 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_backw
   const CrossGradient out(cross, a, b, log_lengthscale);
   Tensor grad_form = at::empty_like(form), grad_solved = at::empty_like(solved);
   for_each_sample(a, [&]<typename T>(T, int64_t s) {
-    Scratch<T> scratch(height * rows + 2 * height * inducing + rows);
+    Scratch<T> scratch(height * (rows + inducing) + rows + (kSquared<T> ? 0 : inducing * rows));
     T *above = scratch.data(), *below = above + inducing * rows;
-    T *products = above + height * rows, *rotated = products + height * inducing;
-    T* grad_squares = rotated + height * inducing;
-    const T *G = from<T>(form, s), *CF = from<T>(solved, s), *top = from<T>(product, s);
+    T *products = above + height * rows, *grad_squares = products + height * inducing;
+    T* solved_cross = grad_squares + rows;
+    const T *CF = from<T>(solved, s), *top = from<T>(product, s);
     T *grad_kernel = into<T>(grad_form, s), *grad_root = into<T>(grad_solved, s);
 
     into<T>(out.scalars, s)[0] = sample_rows_backward<T>(
         from<T>(grad, s), from<T>(epsilon, s), from<T>(deviation, s),
         std::exp(static_cast<T>(log_h)), grad_squares, rows, width);
     transpose_into(from<T>(grad, s), below, rows, width);
-    if constexpr (kSquared<T>) {
-      scale_columns(top, grad_squares, T(2), above, inducing, rows);
-      gemm<T>(false, false, inducing, rows, width, 1, CF, width, below, rows, 1, above, rows);
-    } else {  // [H; (C F)^T]^T [2 H K_it diag(gs); gm^T]
-      Scratch<T> stacks(height * inducing + height * rows);
-      T *left = stacks.data(), *right = left + height * inducing;
-      std::copy_n(G, all, left);
-      transpose_into(CF, left + all, inducing, width);
-      scale_columns(top, grad_squares, T(2), right, inducing, rows);
-      std::copy_n(below, width * rows, right + inducing * rows);
-      trapezoidal_product(true, left, right, above, height, inducing, rows);
-    }
-    // In double precision gK_ii is symmetric from here on: no need for its upper right quarter.
-    const int64_t half = kSquared<T> ? inducing / 2 : 0;
-    gemm<T>(false, true, half, half, rows, 1, above, rows, top, rows, 0, products, inducing);
-    gemm<T>(false, true, height - half, inducing, rows, 1, above + half * rows, rows, top, rows, 0,
-            products + half * inducing, inducing);
+    const T* B = top;
     if (!kSquared<T>) {
-      gemm<T>(false, false, height, inducing, inducing, 1, products, inducing, G, inducing, 0,
-              rotated, inducing);
-      std::swap(products, rotated);
+      trapezoidal_product(true, from<T>(form, s), top, solved_cross, inducing, inducing, rows);
+      B = solved_cross;
     }
+    scale_columns(B, grad_squares, T(2), above, inducing, rows);
+    gemm<T>(false, false, inducing, rows, width, 1, CF, width, below, rows, 1, above, rows);
+    // gK_ii is symmetric from here on: no need for its upper right quarter.
+    const int64_t half = inducing / 2;
+    gemm<T>(false, true, half, half, rows, 1, above, rows, B, rows, 0, products, inducing);
+    gemm<T>(false, true, height - half, inducing, rows, 1, above + half * rows, rows, B, rows, 0,
+            products + half * inducing, inducing);
     transpose_into(products + all, grad_root, width, inducing);
     for (int64_t i = 0; i < all; ++i) grad_kernel[i] = T(-0.5) * products[i];
     gemm<T>(false, true, inducing, inducing, width, T(-0.5), grad_root, width, CF, width, 1,
