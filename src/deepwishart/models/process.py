@@ -94,12 +94,18 @@ class DeepKernelProcess(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """Floating point type of the parameters, and of everything computed from them."""
-        return next(self.parameters()).dtype
+        return self._like.dtype
 
     @property
     def device(self) -> torch.device:
         """Device of the parameters."""
-        return next(self.parameters()).device
+        return self._like.device
+
+    @property
+    def _like(self) -> Tensor:
+        """A parameter; all have the same dtype and device."""
+        inducing = self.inducing_inputs
+        return next(self.parameters()) if inducing is None else inducing
 
     def check_inputs(self, X: Tensor) -> Tensor:
         """``X`` as this model needs it; a clear error if it does not fit."""
@@ -132,7 +138,7 @@ class DeepKernelProcess(nn.Module):
 
     def _finite(self, name: str, values: Tensor) -> Tensor:
         """In this model's precision, in which large numbers may be infinite."""
-        values = values.to(next(self.parameters()))
+        values = values.to(self._like)
         # One pass says it as a rule; a sum of finite numbers may overflow.
         if not math.isfinite(values.detach().sum()) and not torch.isfinite(values).all():
             raise ValueError(f"{name} has NaN or infinite values; remove or impute them.")
