@@ -202,8 +202,8 @@ void check_factor(const Tensor& gamma, const Tensor& concentration, const Tensor
 }
 
 // A Bartlett factor T, A = R_mix T C_mix where there is mixing, and the root of the above. Returns
-// F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, R and
-// A, which is empty where it is T.
+// F, log p - log q up to a constant, H, w, and for rows and the gradient S^-1 (or H), S^-1 F, T, A
+// (empty where it is T) and R.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
 wishart_draw_forward(const Tensor& prior, const Tensor& posterior,
                      const std::optional<Tensor>& weight, const Tensor& gamma,
