@@ -126,14 +126,25 @@ def test_a_sweep_without_the_papers_protocol(add_runs):
     assert read_results(directory).protocols == ("fast",)
 
 
-def made_with(seed: int = 0, split: int = 0, **settings: object):
+def made_with(seed: int = 0, split: int = 0, process: str = "dwp", **settings: object):
     """A run with settings of its own, and a version of them that says so."""
     recorded = {"output": "collapsed", "posterior": "bartlett", "num_inducing": 100, **settings}
     version = "-".join(map(str, settings.values()))
-    return RunSpec("boston", split, "dwp", 2, seed, "paper", version), {
+    return RunSpec("boston", split, process, 2, seed, "paper", version), {
         "settings": recorded,
         "elbo": 1.0,
     }
+
+
+def test_processes_are_compared_with_settings_that_both_have(add_runs):
+    directory = add_runs(
+        *(made_with(split=split, process=p) for split in (0, 1) for p in ("dwp", "dgp")),
+        *(made_with(split=split, process="dgp", num_inducing=50) for split in (0, 1, 2)),
+    )
+    results = read_results(directory)
+    assert len(results.by_split("elbo", "paper", "boston", "dgp", 2)) == 3
+    assert results.pair("elbo", "paper", "boston", 2) == ({0: 1.0, 1: 1.0}, {0: 1.0, 1: 1.0})
+    assert results.pair("elbo", "paper", "boston", 3) == ({}, {})
 
 
 def test_runs_of_different_settings_are_never_averaged(add_runs):

@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,11 +95,18 @@ class Results:
     def pair(
         self, metric: str, protocol: str, dataset: str, depth: int
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """A metric of DWP and DGP by split; nothing if they were trained differently."""
-        dwp, dgp = (self.cells.get((protocol, dataset, p, depth), ()) for p in ("dwp", "dgp"))
-        if dwp and dgp and _version(dwp[0]) != _version(dgp[0]):
+        """A metric of DWP and DGP by split, both trained with the same settings: of those that
+        both have, the ones that a cell would show; nothing if there are none."""
+        groups: dict[str, dict[str, Group]] = {"dwp": {}, "dgp": {}}
+        for group in (*self.cells.values(), *self.others):
+            spec = group[0].spec
+            if (spec.protocol, spec.dataset, spec.depth) == (protocol, dataset, depth):
+                groups.get(spec.process, {})[_version(group[0])] = group
+        dwp, dgp = groups.values()
+        if not (common := dwp.keys() & dgp.keys()):
             return {}, {}
-        return by_split(dwp, metric), by_split(dgp, metric)
+        version = max(common, key=lambda name: min(_weight(dwp[name]), _weight(dgp[name])))
+        return by_split(dwp[version], metric), by_split(dgp[version], metric)
 
     def curve(self, run: Run) -> dict[str, list[float]] | None:
         """Training curve of a run, ``None`` if it is missing, damaged or empty."""
@@ -218,7 +225,7 @@ def _version(run: Run) -> str:
     return json.dumps(run.settings, sort_keys=True)
 
 
-def _weight(group: list[Run]) -> tuple[int, bool, str]:
+def _weight(group: Sequence[Run]) -> tuple[int, bool, str]:
     newest = max(str(run.record.get("finished_at", "")) for run in group)
     usual = group[0].settings["num_inducing"] == Settings().num_inducing
     return len({run.spec.split for run in group}), usual, newest
