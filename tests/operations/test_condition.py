@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from deepwishart._support.machine import threads
 from deepwishart.operations import batches
 from deepwishart.operations.cholesky import cholesky_inverse
 from deepwishart.operations.condition import condition
@@ -14,6 +15,7 @@ from .conftest import (
     assert_precisions_agree,
     normal,
     scalar,
+    values_and_gradients,
 )
 
 BATCHES = [((), ()), ((), (3,)), ((3,), (3,)), ((2, 2), (2, 2))]  # of kernels, of weights
@@ -69,6 +71,26 @@ class TestBothKernels:
         for first, second in zip(pieces, whole, strict=True):
             torch.testing.assert_close(first, second, rtol=1e-13, atol=1e-13)
         assert_paths_agree(function, given)
+
+
+class TestRowsOfOneKernelOnSeveralThreads:
+    """Where all samples share the kernel matrix, threads share its rows."""
+
+    @pytest.mark.parametrize("batch", [(), (3,)])
+    @pytest.mark.parametrize("rows", [399, 400, 455, 1203])
+    def test_paths_agree(self, batch, rows):
+        assert_paths_agree(lazily, lazy_inputs(9, rows, (), batch))
+
+    def test_precisions_agree(self):
+        assert_precisions_agree(lazily, lazy_inputs(9, 1203, (), (3,)))
+
+    def test_results_do_not_depend_on_the_number_of_threads(self):
+        given = lazy_inputs(20, 1203, (), (3,))
+        with threads(1):
+            alone = values_and_gradients(lazily, given)
+        with threads(2):
+            shared = values_and_gradients(lazily, given)
+        assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
 
 
 @pytest.mark.parametrize("native_batch", [(), (2,)])

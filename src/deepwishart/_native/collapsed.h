@@ -59,7 +59,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> row_sums_forward(
          sums = like(inverse, {batch, size, width});
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     T* A = into<T>(projected, s);
-    trapezoidal_product(false, from<T>(inverse, s), cross.form<T>(s), A, size, size, rows);
+    trapezoidal_product(false, from<T>(inverse, s), cross.form<T>({s, 0, rows}), A, size, size, rows);
     sum_rows(A, from<T>(targets), into<T>(gram, s), into<T>(sums, s), size, rows, width);
   });
   return {gram, sums, projected, cross.kept, cross.a, cross.b};

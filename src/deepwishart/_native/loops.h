@@ -107,10 +107,15 @@ void scale_columns(const T* __restrict block, const T* __restrict scale, T facto
       out[i * columns + j] = factor * block[i * columns + j] * scale[j];
 }
 
+// Some rows at a time: what is written side by side is written together.
 template <typename T>
 void transpose_into(const T* __restrict block, T* __restrict out, int64_t rows, int64_t columns) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < columns; ++j) out[j * rows + i] = block[i * columns + j];
+  constexpr int64_t strip = 16;
+  for (int64_t begin = 0; begin < rows; begin += strip) {
+    const int64_t end = std::min(begin + strip, rows);
+    for (int64_t j = 0; j < columns; ++j)
+      for (int64_t i = begin; i < end; ++i) out[j * rows + i] = block[i * columns + j];
+  }
 }
 
 // gradient *= block in place, with its row and column sums.

@@ -47,6 +47,37 @@ void check_cross(const Tensor& cross, int64_t batch, int64_t size) {
   check_shape(cross, {batch, size, last_size(cross, 3, name)}, name);
 }
 
+// What one thread deals with: the rows of a sample or, where all samples share one, some of its rows.
+// Blocks of columns t are stored one after the other then, each with rows of its own length.
+struct Part {
+  int64_t sample, begin, rows;
+
+  // Where it begins in a tensor that has so many entries for every row of a sample.
+  template <typename T>
+  T* in(const Tensor& tensor, int64_t entries) const {
+    return into<T>(tensor, sample) + begin * entries;
+  }
+};
+
+// How many parts there are does not depend on threads, and neither do results.
+struct Parts {
+  int64_t rows, count;
+  bool split;
+
+  Parts(int64_t batch, int64_t rows, bool may_split) : rows(rows), split(may_split && batch == 1) {
+    count = split ? std::clamp<int64_t>(rows / 200, 1, 16) : batch;
+  }
+
+  Part operator[](int64_t i) const {
+    if (!split) return {i, 0, rows};
+    const int64_t begin = i * rows / count;
+    return {0, begin, (i + 1) * rows / count - begin};
+  }
+
+  // Gradients of what the parts share are sums over them.
+  Tensor collect(const Tensor& found) const { return split ? sum_samples(found).unsqueeze(0) : found; }
+};
+
 // K_it of the rows: as it was given, or h exp(-|x_i - y_t|^2 / 2 l^2), formed where it is consumed
 // and kept for the gradient with the scaled features a and b that it is made of.
 struct Cross {
@@ -75,31 +106,40 @@ struct Cross {
 
   // Features are centred first, which changes no distance and limits cancellation.
   template <typename T>
-  const T* form(int64_t s) const {
+  const T* form(const Part& part) const {
+    const int64_t s = part.sample, rows = part.rows;
     if (!left.defined()) return from<T>(matrix, s);
-    const auto inducing = left.size(1), rows = right.size(1), features = left.size(2);
-    Scratch<T> scratch(inducing + rows + features);
-    T *norms = scratch.data(), *centre = norms + inducing + rows, *cross = into<T>(matrix, s);
+    const auto inducing = left.size(1), features = left.size(2);
+    Scratch<T> scratch(inducing + rows + features + inducing * features);
+    T *norms = scratch.data(), *centre = norms + inducing + rows;
+    T *x = part.begin == 0 ? into<T>(a, s) : centre + features;  // the first part keeps it for all
+    T *y = part.in<T>(b, features), *cross = part.in<T>(matrix, inducing);
     const T factor = static_cast<T>(std::exp(-log_lengthscale));
     mean_row(from<T>(left, s), centre, inducing, features);
-    centre_and_scale(from<T>(left, s), centre, factor, into<T>(a, s), inducing, features);
-    centre_and_scale(from<T>(right, s), centre, factor, into<T>(b, s), rows, features);
-    half_squared_norms(from<T>(a, s), norms, inducing, features);
-    half_squared_norms(from<T>(b, s), norms + inducing, rows, features);
-    gemm<T>(false, true, inducing, rows, features, 1, from<T>(a, s), features, from<T>(b, s),
-            features, 0, cross, rows);
+    centre_and_scale(from<T>(left, s), centre, factor, x, inducing, features);
+    centre_and_scale(part.in<T>(right, features), centre, factor, y, rows, features);
+    half_squared_norms(x, norms, inducing, features);
+    half_squared_norms(y, norms + inducing, rows, features);
+    gemm<T>(false, true, inducing, rows, features, 1, x, features, y, features, 0, cross, rows);
     gaussian_in_place(cross, norms, norms + inducing, static_cast<T>(log_height), inducing, rows);
     return cross;
   }
+
+  // Rows are split only where K_it is formed here.
+  Parts parts() const { return {matrix.size(0), matrix.size(2), left.defined()}; }
 };
 
 // The gradient of K_it, or of what it was made of: features, log h and log l.
 struct CrossGradient {
+  Parts parts;
   Tensor cross, left, right, scalars, matrix, a, b;
   double log_lengthscale = 0;
 
-  CrossGradient(const Tensor& kept, Optional kept_a, Optional kept_b, Optional lengthscale)
-      : scalars(at::zeros({kept.size(0), 2}, kept.options())), matrix(kept) {
+  CrossGradient(const Tensor& kept, Optional kept_a, Optional kept_b, Optional lengthscale,
+                bool may_split = false)
+      : parts(kept.size(0), kept.size(2), may_split && kept_a),
+        scalars(at::zeros({parts.count, 2}, kept.options())),
+        matrix(kept) {
     if (!kept_a) {
       cross = at::empty_like(kept);
       for (Tensor* none : {&left, &right}) *none = like(kept, {0});
@@ -112,17 +152,17 @@ struct CrossGradient {
     b = *kept_b;
     log_lengthscale = lengthscale->item<double>();
     cross = like(kept, {0});
-    left = at::empty_like(a);
+    left = like(a, {parts.count, a.size(1), a.size(2)});
     right = at::empty_like(b);
   }
 
   // Has the gradient of K_it written into memory of its own, and sends it on to the features.
   template <typename T, typename Function>
-  void receive(int64_t s, const Function& write) const {
-    if (!a.defined()) return write(into<T>(cross, s));
-    Scratch<T> scratch(matrix.size(1) * matrix.size(2));
+  void receive(int64_t i, const Function& write) const {
+    if (!a.defined()) return write(into<T>(cross, i));
+    Scratch<T> scratch(matrix.size(1) * parts[i].rows);
     write(scratch.data());
-    send_on(scratch.data(), s);
+    send_on(scratch.data(), i);
   }
 
   // Overwrites the gradient of K_it. With E the exponent and dE = gK * K: gradients of the scaled
@@ -130,23 +170,25 @@ struct CrossGradient {
   // the sum of all dE; E - log h is homogeneous of degree two, so the gradient of log l is minus the
   // sum of features times theirs.
   template <typename T>
-  void send_on(T* grad_cross, int64_t s) const {
-    const auto inducing = a.size(1), rows = b.size(1), features = a.size(2);
+  void send_on(T* grad_cross, int64_t index) const {
+    const Part part = parts[index];
+    const auto inducing = a.size(1), rows = part.rows, features = a.size(2);
     Scratch<T> scratch(inducing + rows + rows * features);
     T *row_sums = scratch.data(), *column_sums = row_sums + inducing, *wide = column_sums + rows;
-    T *grad_a = into<T>(left, s), *grad_b = into<T>(right, s), *total = into<T>(scalars, s);
-    multiply_and_sum(grad_cross, from<T>(matrix, s), row_sums, column_sums, inducing, rows);
-    gemm<T>(false, false, inducing, features, rows, 1, grad_cross, rows, from<T>(b, s), features, 0,
-            grad_a, features);
-    gemm<T>(true, false, features, rows, inducing, 1, from<T>(a, s), features, grad_cross, rows, 0,
-            wide, rows);
+    T *grad_a = into<T>(left, index), *total = into<T>(scalars, index);
+    T* grad_b = part.in<T>(right, features);
+    const T *x = from<T>(a, part.sample), *y = part.in<T>(b, features);
+    multiply_and_sum(grad_cross, part.in<T>(matrix, inducing), row_sums, column_sums, inducing, rows);
+    gemm<T>(false, false, inducing, features, rows, 1, grad_cross, rows, y, features, 0, grad_a,
+            features);
+    gemm<T>(true, false, features, rows, inducing, 1, x, features, grad_cross, rows, 0, wide, rows);
     transpose_into(wide, grad_b, features, rows);
-    subtract_scaled_rows(grad_a, row_sums, from<T>(a, s), inducing, features);
-    subtract_scaled_rows(grad_b, column_sums, from<T>(b, s), rows, features);
+    subtract_scaled_rows(grad_a, row_sums, x, inducing, features);
+    subtract_scaled_rows(grad_b, column_sums, y, rows, features);
     const T factor = static_cast<T>(std::exp(-log_lengthscale));
     for (int64_t i = 0; i < inducing; ++i) total[0] += row_sums[i];
-    total[1] -= scale_and_dot(grad_a, from<T>(a, s), factor, inducing * features);
-    total[1] -= scale_and_dot(grad_b, from<T>(b, s), factor, rows * features);
+    total[1] -= scale_and_dot(grad_a, x, factor, inducing * features);
+    total[1] -= scale_and_dot(grad_b, y, factor, rows * features);
   }
 
   Tensor scalar(int64_t index) const { return sum_samples(scalars)[index].clone(); }
@@ -239,14 +281,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> condition_forward(
   const auto height = inducing + width, rows = cross.matrix.size(2);
   Tensor product = like(projection, {batch, height, rows}),
          mean = like(projection, {batch, rows, width}), squares = like(projection, {batch, rows});
-  for_each_sample(projection, [&]<typename T>(T, int64_t s) {
+  const Parts parts = cross.parts();
+  for_each(projection, parts.count, [&]<typename T>(T, int64_t i) {
+    const Part part = parts[i];
+    const int64_t s = part.sample, columns = part.rows;
     Scratch<T> stacked(height * inducing);
-    T* own = into<T>(product, s);
+    T* own = part.in<T>(product, height);
     stack(from<T>(projection, s), from<T>(weights, s), stacked.data(), inducing, width);
-    const T* k = cross.form<T>(s);
-    gemm<T>(false, false, height, rows, inducing, 1, stacked.data(), inducing, k, rows, 0, own, rows);
-    column_dots(own, kSquared<T> ? k : own, into<T>(squares, s), inducing, rows);
-    transpose_into(own + inducing * rows, into<T>(mean, s), width, rows);
+    const T* k = cross.form<T>(part);
+    gemm<T>(false, false, height, columns, inducing, 1, stacked.data(), inducing, k, columns, 0, own,
+            columns);
+    column_dots(own, kSquared<T> ? k : own, part.in<T>(squares, 1), inducing, columns);
+    transpose_into(own + inducing * columns, part.in<T>(mean, width), width, columns);
   });
   return {mean, squares, product, cross.kept, cross.a, cross.b};
 }
@@ -256,18 +302,27 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> condition_bac
     Optional a, Optional b, Optional log_lengthscale, const Tensor& grad_mean,
     const Tensor& grad_squares) {
   check_moments(projection, weights, cross, product, grad_mean, grad_squares);
-  Tensor grad_projection = at::empty_like(projection), grad_weights = at::empty_like(weights);
-  const CrossGradient out(cross, a, b, log_lengthscale);
-  for_each_sample(projection, [&]<typename T>(T, int64_t s) {
-    out.receive<T>(s, [&](T* grad_cross) {
-      condition_gradients(from<T>(projection, s), from<T>(weights, s), from<T>(cross, s),
-                          from<T>(product, s), from<T>(grad_mean, s), from<T>(grad_squares, s),
-                          into<T>(grad_projection, s), into<T>(grad_weights, s), grad_cross,
-                          cross.size(1), cross.size(2), weights.size(2));
+  const CrossGradient out(cross, a, b, log_lengthscale, true);
+  const auto inducing = cross.size(1), width = weights.size(2);
+  Tensor grad_projection = like(projection, {out.parts.count, inducing, inducing}),
+         grad_weights = like(weights, {out.parts.count, inducing, width});
+  for_each(projection, out.parts.count, [&]<typename T>(T, int64_t i) {
+    const Part part = out.parts[i];
+    const int64_t s = part.sample;
+    out.receive<T>(i, [&](T* grad_cross) {
+      condition_gradients<T>(from<T>(projection, s), from<T>(weights, s), part.in<T>(cross, inducing),
+                             part.in<T>(product, inducing + width), part.in<T>(grad_mean, width),
+                             part.in<T>(grad_squares, 1), into<T>(grad_projection, i),
+                             into<T>(grad_weights, i), grad_cross, inducing, part.rows, width);
     });
   });
-  return {grad_projection, grad_weights,  out.cross,    out.left,
-          out.right,       out.scalar(0), out.scalar(1)};
+  return {out.parts.collect(grad_projection),
+          out.parts.collect(grad_weights),
+          out.cross,
+          out.parts.collect(out.left),
+          out.right,
+          out.scalar(0),
+          out.scalar(1)};
 }
 
 // A sample of the rows instead of their moments: mean + sqrt(max(h - squares, floor)) * epsilon, with
@@ -318,7 +373,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_sample_forwa
     T *stacked = scratch.data(), *squares = stacked + height * inducing, *own = into<T>(product, s);
     std::copy_n(from<T>(form, s), inducing * inducing, stacked);
     transpose_into(from<T>(solved, s), stacked + inducing * inducing, inducing, width);
-    const T* k = cross.form<T>(s);
+    const T* k = cross.form<T>({s, 0, rows});
     if (kSquared<T>)
       gemm<T>(false, false, height, rows, inducing, 1, stacked, inducing, k, rows, 0, own, rows);
     else

@@ -31,15 +31,21 @@ void with_dtype(const Tensor& tensor, const Function& function) {
   tensor.scalar_type() == at::kDouble ? function(0.0) : function(0.0f);
 }
 
-// Calls function(zero, s) for every sample s, threads over samples.
+// Calls function(zero, i) for i = 0, ..., count - 1 on several threads, zero as above.
 template <typename Function>
-void for_each_sample(const Tensor& tensor, const Function& function) {
+void for_each(const Tensor& tensor, int64_t count, const Function& function) {
   with_dtype(tensor, [&](auto zero) {
-    at::parallel_for(0, tensor.size(0), 1, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
       at::NoGradGuard no_grad;  // grad mode is thread-local
-      for (int64_t s = begin; s < end; ++s) function(zero, s);
+      for (int64_t i = begin; i < end; ++i) function(zero, i);
     });
   });
+}
+
+// The same for every sample of a tensor.
+template <typename Function>
+void for_each_sample(const Tensor& tensor, const Function& function) {
+  for_each(tensor, tensor.size(0), function);
 }
 
 // Where a sample begins in a contiguous tensor, to read and to write.
