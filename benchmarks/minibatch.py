@@ -12,7 +12,9 @@ many steps as fit into the same processor time, judged by the pace of ten, and t
 - ``rates``: the same with the learning rates of ``fast``, higher for kernels and noise;
 - ``start``: half of the time goes into a collapsed model of 2,000 rows; from its hidden layers, one
   pass over all rows gives the pseudo-observations that are best on average over posterior samples,
-  and minibatches as in ``plain`` go on from there.
+  and minibatches as in ``plain`` go on from there;
+- ``finish``: the other way round, half of the time minibatches as in ``plain``; from these hidden
+  layers and kernels a collapsed model goes on, with all rows and one posterior sample a step.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from deepwishart.randomness import RowRandomness
 from deepwishart.reproduction.published import published
 from deepwishart.training import Protocol, start_from_shallow, train
 
-WAYS = ("all rows", "plain", "rates", "start")
+WAYS = ("all rows", "plain", "rates", "start", "finish")
 PACE_STEPS, FINAL_SAMPLES, SOME_ROWS, BEGIN_SAMPLES = 10, 300, 2_000, 20
 Data = tuple[Tensor, Tensor]
 
@@ -71,11 +73,16 @@ def measure(name: str, way: str, seconds: float) -> dict[str, Any]:
     scaled = ScaledModel.build("dwp", X, y, depth=2, output=output)
     data = scaled.standardise(X, y)
     protocol = adjust_protocol("fast", len(X), output=output)
-    if way in ("plain", "start"):
+    if way in ("plain", "start", "finish"):
         protocol = protocol.replace(factors={"scale": 0.0})
     before, visits = time.process_time(), 0
     if way == "start":
         visits += begin(scaled, X, y, seconds / 2)
+    if way == "finish":
+        visits += train_for(scaled.model, data, protocol, seconds / 2)
+        scaled, trained = ScaledModel.build("dwp", X, y, depth=2, output="collapsed"), scaled
+        scaled.model.load_state_dict(trained.model.state_dict(), strict=False)
+        protocol = protocol.replace(batch_size=None, num_samples=1, shallow_steps=0, kl_anneal=0)
     visits += train_for(scaled.model, data, protocol, seconds - (time.process_time() - before))
     spent = time.process_time() - before
     generator = torch.Generator().manual_seed(1_000_003)
@@ -100,7 +107,8 @@ def train_for(model: DeepKernelProcess, data: Data, protocol: Protocol, seconds:
     pace = (time.process_time() - began) / PACE_STEPS
     model.load_state_dict(kept)
     steps = max(10, math.floor((seconds - (time.process_time() - before)) / pace))
-    train(model, *data, protocol.replace(max_iter=steps, kl_anneal=steps // 5, shallow_steps=0))
+    fade_in = steps // 5 if protocol.kl_anneal else 0
+    train(model, *data, protocol.replace(max_iter=steps, kl_anneal=fade_in, shallow_steps=0))
     return steps * (protocol.batch_size or len(data[0])) * protocol.num_samples
 
 
