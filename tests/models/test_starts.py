@@ -69,3 +69,38 @@ def test_spread_is_that_of_all_rows():
     generator = torch.Generator().manual_seed(0)
     features = starting_features(rows[2:42], 1, generator, rows)
     assert features.abs().max() < 0.01  # by their own spread they would be of size one
+
+
+@pytest.mark.parametrize("posterior", ["bartlett", "rows_columns"])
+@pytest.mark.parametrize("process", ["dwp", "dgp"])
+def test_close_to_the_prior_a_start_costs_next_to_nothing(process, posterior):
+    X = standardised(np.random.default_rng(0).standard_normal((60, 4)))
+    options = {"depth": 3, "num_inducing": 12, "output": "collapsed", "posterior": posterior}
+    costs = {}
+    for start in ("inputs", "prior"):
+        model = dw.build(process, X, X[:, 0].sin(), start=start, **options)
+        with torch.no_grad():
+            sample = model.sample(model.randomness(500, torch.Generator().manual_seed(0)))
+        costs[start] = [-layer.log_ratio.mean().item() for layer in sample.layers]
+    assert all(-0.1 < cost < 1.0 for cost in costs["prior"])
+    assert all(cost > 20.0 for cost in costs["inputs"])
+
+
+def test_a_start_close_to_the_prior_has_a_seed():
+    X = standardised(np.random.default_rng(0).standard_normal((30, 3)))
+    first, again, other = (
+        dw.build("dgp", X, X[:, 0], num_inducing=7, start="prior", seed=seed).state_dict()
+        for seed in (1, 1, 2)
+    )
+    targets = "layers.0.pseudo.targets"
+    assert torch.equal(first[targets], again[targets])
+    assert not torch.equal(first[targets], other[targets])
+
+
+@pytest.mark.parametrize("process", ["dsvi", "diwp"])
+def test_only_two_processes_start_close_to_the_prior(process):
+    X = standardised(np.random.default_rng(0).standard_normal((30, 3)))
+    with pytest.raises(ValueError, match="'dwp' and 'dgp'"):
+        dw.build(process, X, X[:, 0], start="prior")
+    with pytest.raises(ValueError, match="inputs"):
+        dw.build("dgp", X, X[:, 0], start="zero")

@@ -56,6 +56,12 @@ def run(
         int | None,
         _model("--max-iter", "--max-steps", min=1, help="Training steps; the protocol's."),
     ] = None,
+    learning_rate: Annotated[
+        float | None, _model(help="First learning rate; the protocol's.")
+    ] = None,
+    start: Annotated[
+        str, _model(help="Where hidden layers of dwp and dgp start: inputs or prior.")
+    ] = "inputs",
     elbo_samples: Annotated[int, _model(min=1, help="Samples for the final ELBO.")] = 1000,
     test_samples: Annotated[int, _model(min=1, help="Samples for predictions.")] = 100,
     engine: Annotated[str, _engine(help="local or ray.")] = "local",
@@ -81,7 +87,17 @@ def run(
     from deepwishart.reproduction.datasets import load
 
     settings = sweeps.Settings(
-        inducing, max_iter, kernel, dtype, output, posterior, samples, elbo_samples, test_samples
+        inducing,
+        max_iter,
+        kernel,
+        dtype,
+        output,
+        posterior,
+        samples,
+        elbo_samples,
+        test_samples,
+        learning_rate,
+        start,
     )
     execution = sweeps.Execution(threads_per_worker, device, checkpoint_every)
     check_choice("engine", engine, ("local", "ray"))
@@ -185,6 +201,10 @@ def _plan(
         if process != "dwp" and settings.posterior != "bartlett":
             raise CommandError(
                 f"posterior: {settings.posterior} is for dwp; leave {process} out with --processes."
+            )
+        if process not in ("dwp", "dgp") and settings.start != "inputs":
+            raise CommandError(
+                f"start: {settings.start} is for dwp and dgp; leave {process} out with --processes."
             )
     check_choice("kernel", settings.kernel, kernels.names())
     version = settings_version(settings, asdict(Protocol.named(protocol, 1)))

@@ -17,7 +17,7 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Layer
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.models.initialise import nearest_rows, select_inducing
-from deepwishart.models.plan import OUTPUTS, PROCESSES, Plan, make_output, start_layers
+from deepwishart.models.plan import OUTPUTS, PROCESSES, STARTS, Plan, make_output, start_layers
 from deepwishart.models.process import DeepKernelProcess
 
 __all__ = ["OUTPUTS", "PROCESSES", "build"]
@@ -46,14 +46,16 @@ def build(
     precision: float = 9.0,
     mixing: float = 1e-6,
     posterior: str = "bartlett",
+    start: str = "inputs",
     jitter: float | None = None,
     linear_mean: bool = False,
 ) -> DeepKernelProcess:
     r"""A model of the given process, initialised from data.
 
     Inducing inputs are rows of ``X``, pseudo-targets of the output layer the corresponding rows of
-    ``y``, and every hidden layer starts close to passing its inputs on, whatever the width: a
-    start that trains at any depth. ``X`` and ``y`` should be standardised.
+    ``y``, and every hidden layer starts close to passing its inputs on, whatever the width, unless
+    ``start`` says otherwise: a start that trains at any depth. ``X`` and ``y`` should be
+    standardised.
 
     Args:
         process: ``"dwp"`` (deep Wishart process), ``"dgp"`` (global-inducing deep GP with exactly
@@ -84,6 +86,10 @@ def build(
         posterior: family of the posterior of a ``dwp`` layer: ``"bartlett"`` (the paper's), or with
             mixed ``"rows"``, ``"columns"`` or ``"rows_columns"``
             (:class:`deepwishart.layers.WishartLayer`).
+        start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
+            to the ``"prior"``, as if noise had been observed. A deep GP of three or more layers
+            that is trained for long ends higher from there, given a lower learning rate (docs,
+            "What we found").
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
 
@@ -96,7 +102,7 @@ def build(
     X, y = _check_data(X, y, dtype)
     layers = None if isinstance(process, str) else _check_layers(process, width, dtype)
     depth = depth if layers is None else len(layers) + 1
-    _check_choices(process, output, depth, num_inducing, mixing, linear_mean, likelihood)
+    _check_choices(process, output, start, depth, num_inducing, mixing, linear_mean, likelihood)
     generator = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
     likelihood = _check_likelihood(likelihood, y.shape[1], noise, dtype)
     likelihood.start_from(y)
@@ -116,6 +122,7 @@ def build(
         ard=ard,
         mixing=mixing,
         posterior=posterior,
+        start=start,
         jitter=plain_jitter,
         output_jitter=_COLLAPSED_JITTER if precise else plain_jitter,
         linear_mean=linear_mean,
@@ -125,7 +132,7 @@ def build(
     if layers is None:
         layers = [PROCESSES[name](plan, index) for index in range(depth - 1)]
     own = [isinstance(layer, DoublyStochasticLayer) for layer in layers] or [name == "dsvi"]
-    start = start_layers(layers, plan, X)
+    points_of_output = start_layers(layers, plan, X)
     model = DeepKernelProcess(
         name,
         layers,
@@ -134,7 +141,7 @@ def build(
             plan,
             latents.split(likelihood.latent_groups, dim=-1),
             number("precision", precision),
-            start if own[-1] else None,
+            points_of_output if own[-1] else None,
         ),
         likelihood,
         inducing_inputs=None if all(own) else points,
@@ -165,6 +172,7 @@ def _per_layer(name: str, values: Sequence[T], count: int) -> Sequence[T]:
 def _check_choices(
     process: str | Sequence[Layer],
     output: str,
+    start: str,
     depth: int,
     num_inducing: int,
     mixing: float,
@@ -174,6 +182,11 @@ def _check_choices(
     if isinstance(process, str):
         check_choice("process", process, PROCESSES)
     check_choice("output", output, OUTPUTS)
+    check_choice("start", start, STARTS)
+    if start != "inputs" and process not in ("dwp", "dgp"):
+        raise ValueError(
+            f"start={start!r} is for the processes 'dwp' and 'dgp' by name; leave it out here."
+        )
     whole_number("depth", depth)
     whole_number("num_inducing", num_inducing)
     number("mixing", mixing, high=1.0)

@@ -27,10 +27,12 @@ from deepwishart.layers import (
 )
 from deepwishart.models.initialise import linear_map, starting_features
 
-__all__ = ["OUTPUTS", "PROCESSES", "Plan", "make_output", "start_layers"]
+__all__ = ["OUTPUTS", "PROCESSES", "STARTS", "Plan", "make_output", "start_layers"]
 
 OUTPUTS = ("inducing", "collapsed")
+STARTS = ("inputs", "prior")
 _START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
+_PRIOR_NOISE = math.exp(4.0)  # the authors' first precision is exp(-4), see docs, "What we found"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Plan:
     ard: bool
     mixing: float
     posterior: str
+    start: str
     jitter: float
     output_jitter: float
     linear_mean: bool
@@ -61,7 +64,9 @@ class Plan:
         r"""Noise :math:`\lambda`, relative to the prior variance, with which the start of a layer
         counts as observed: :math:`P \nu` entries, each at
         :math:`\tfrac12 \log(1 + 1/\lambda)`, then cost about :data:`_START_COST` nats per row.
-        Where rows are many, next to none."""
+        Where rows are many, next to none. Close to the prior, much."""
+        if self.start == "prior":
+            return _PRIOR_NOISE
         entries = self.num_inducing * self.widths[index]
         return 1.0 / math.expm1(min(2.0 * _START_COST * self.num_rows / entries, 100.0))
 
@@ -76,7 +81,7 @@ class Plan:
 
 
 def start_layers(layers: Sequence[Layer], plan: Plan, X: Tensor) -> Inducing:
-    """Let every hidden layer start close to passing its inputs on."""
+    """Let every hidden layer start close to passing its inputs on, or close to the prior."""
     num_features = plan.inducing_inputs.shape[1]
     first, rows = plan.inducing_inputs / num_features**0.5, X / num_features**0.5
     inducing: Inducing = first
@@ -84,6 +89,9 @@ def start_layers(layers: Sequence[Layer], plan: Plan, X: Tensor) -> Inducing:
         weights = getattr(layer, "mean_weights", None)
         if isinstance(weights, Tensor) and isinstance(inducing, Tensor):
             features = inducing @ weights
+        elif plan.start == "prior":
+            noise = torch.randn(len(first), width, generator=plan.generator, dtype=plan.dtype)
+            features = noise / width**0.5
         else:
             features = starting_features(first, width, plan.generator, rows)
         try:

@@ -79,9 +79,15 @@ def test_a_version_names_what_is_not_usual():
     assert (
         settings_version(Settings(), {**paper, "batch_size": 500, "betas": [0.9, 0.999]}) == usual
     )
-    others = [Settings(posterior="rows"), Settings(num_samples=10), Settings(output="collapsed")]
+    others = [
+        Settings(posterior="rows"),
+        Settings(num_samples=10),
+        Settings(output="collapsed"),
+        Settings(learning_rate=0.01),
+        Settings(start="prior"),
+    ]
     versions = {usual, settings_version(Settings(), fast)}
-    assert len(versions | {settings_version(other, paper) for other in others}) == 5
+    assert len(versions | {settings_version(other, paper) for other in others}) == 7
 
 
 @pytest.mark.parametrize(
@@ -90,8 +96,11 @@ def test_a_version_names_what_is_not_usual():
         {"num_inducing": 0},
         {"elbo_samples": 0},
         {"max_iter": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
         {"dtype": "float16"},
         {"posterior": "row"},
+        {"start": "zero"},
     ],
 )
 def test_bad_settings_are_named(wrong):

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 DTYPES = ("float64", "float32")
 OUTPUTS = ("auto", "inducing", "collapsed")
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
+STARTS = ("inputs", "prior")
 DEVICES = ("cpu", "cuda", "auto")
 
 
@@ -80,6 +82,9 @@ class Settings:
 
     Args:
         max_iter: training steps, with KL annealing in proportion; the protocol's if ``None``.
+        learning_rate: the first one, the last in proportion; the protocol's if ``None``.
+        start: where hidden layers start, ``"inputs"`` or ``"prior"``, see
+            :func:`deepwishart.build`.
         dtype: ``"float64"`` or ``"float32"``.
         output: the output layer, ``"inducing"`` or ``"collapsed"``; the protocol's if ``"auto"``.
         posterior: family of the posterior of ``dwp`` layers, see :func:`deepwishart.build`.
@@ -100,9 +105,13 @@ class Settings:
     num_samples: int | None = None
     elbo_samples: int = 1000
     test_samples: int = 100
+    learning_rate: float | None = None
+    start: str = "inputs"
 
     def __post_init__(self) -> None:
-        _check(self, dtype=DTYPES, output=OUTPUTS, posterior=POSTERIORS)
+        _check(self, dtype=DTYPES, output=OUTPUTS, posterior=POSTERIORS, start=STARTS)
+        if self.learning_rate is not None and not 0.0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate}.")
 
 
 def settings_version(settings: Settings, protocol: Mapping[str, Any]) -> str:
