@@ -60,6 +60,15 @@ def test_samples_and_posterior_are_those_asked_for(dataset, tmp_path):
     assert record["elbo"] != usual["elbo"]
 
 
+@pytest.mark.parametrize("other", [{"learning_rate": 1e-3}, {"start": "prior"}])
+def test_rate_and_start_reach_the_training(dataset, tmp_path, other):
+    short = Settings(num_inducing=6, max_iter=2, elbo_samples=20, test_samples=5)
+    usual = run(SPEC, short, dataset, tmp_path / "a").record
+    record = run(SPEC, replace(short, **other), dataset, tmp_path / "b").record
+    assert record["settings"].items() >= other.items()
+    assert record["elbo"] != usual["elbo"]
+
+
 def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
     """Not while the KL term fades in, where the objective is no bound."""
     monkeypatch.setattr(run_module, "published", lambda *cell: Published(-50.0, 0.0, 2))

@@ -108,13 +108,16 @@ def test_runs_with_other_settings_are_other_runs(tmp_path):
     asked = ["run", "--datasets", "yacht", "--processes", "dwp", "--depths", 2, "--splits", 0]
     asked += [*QUICK, "--max-steps", 2, "--out", tmp_path, "--protocol", "converged"]
     other = ["--posterior", "rows", "--samples", 3, "--output", "inducing"]
+    other += ["--start", "prior", "--learning-rate", 0.02]
     assert call(*asked, *other)[0] == 0
     ((spec, record),) = ResultsStore(tmp_path).records().items()
     assert spec.protocol == "converged" and record["settings"]["posterior"] == "rows"
     assert record["settings"]["output"] == "inducing" and record["steps"] == 2
     assert record["settings"]["protocol"]["num_samples"] == 3
+    assert record["settings"]["start"] == "prior"
+    assert record["settings"]["protocol"]["learning_rate"] == 0.02
     assert "0 of 1 runs" in call(*asked, *other, "--dry-run")[2]
-    for fewer in (other[:2], other[2:], []):
+    for fewer in (other[:2], other[2:], other[:-2], other[:-4], []):
         assert "1 of 1 runs" in call(*asked, *fewer, "--dry-run")[2]
 
 
@@ -132,6 +135,12 @@ def test_runs_with_other_settings_are_other_runs(tmp_path):
         (["--datasets", "yacht", "--dtype", "half"], "dtype must be"),
         (["--datasets", "yacht", "--posterior", "row"], "posterior must be one of bartlett, rows"),
         (["--datasets", "yacht", "--posterior", "rows"], "rows is for dwp; leave dgp out"),
+        (["--datasets", "yacht", "--start", "zero"], "start must be one of inputs, prior"),
+        (
+            ["--datasets", "yacht", "--processes", "dsvi", "--start", "prior"],
+            "prior is for dwp and dgp; leave dsvi out",
+        ),
+        (["--datasets", "yacht", "--learning-rate", "0"], "learning_rate must be a positive"),
         (["--datasets", "yacht", "--engine", "slurm"], "choose from local, ray"),
         (["--datasets", "yacht", "--device", "tpu"], "device must be"),
     ],
