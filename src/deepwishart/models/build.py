@@ -87,9 +87,9 @@ def build(
             mixed ``"rows"``, ``"columns"`` or ``"rows_columns"``
             (:class:`deepwishart.layers.WishartLayer`).
         start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
-            to the ``"prior"``, as if noise had been observed. A deep GP of three or more layers
-            that is trained for long ends higher from there, given a lower learning rate (docs,
-            "What we found").
+            to the ``"prior"``, as if noise had been observed. Deep GPs of three or more layers
+            that were trained for long ended higher from there on two data sets of three, with a
+            lower learning rate (docs, "What we found").
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
 
