@@ -71,8 +71,9 @@ def test_spread_is_that_of_all_rows():
     assert features.abs().max() < 0.01  # by their own spread they would be of size one
 
 
-@pytest.mark.parametrize("posterior", ["bartlett", "rows_columns"])
-@pytest.mark.parametrize("process", ["dwp", "dgp"])
+@pytest.mark.parametrize(
+    ("process", "posterior"), [("dwp", "bartlett"), ("dwp", "rows_columns"), ("dgp", "bartlett")]
+)
 def test_close_to_the_prior_a_start_costs_next_to_nothing(process, posterior):
     X = standardised(np.random.default_rng(0).standard_normal((60, 4)))
     options = {"depth": 3, "num_inducing": 12, "output": "collapsed", "posterior": posterior}
@@ -84,6 +85,19 @@ def test_close_to_the_prior_a_start_costs_next_to_nothing(process, posterior):
         costs[start] = [-layer.log_ratio.mean().item() for layer in sample.layers]
     assert all(-0.1 < cost < 1.0 for cost in costs["prior"])
     assert all(cost > 20.0 for cost in costs["inputs"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("process", ["dwp", "dgp"])
+def test_any_table_starts_close_to_the_prior(process, dtype):
+    for name, X in tables(0).items():
+        X = standardised(X)
+        model = dw.build(
+            process, X, X[:, 0].sin(), depth=4, num_inducing=12, start="prior", dtype=dtype
+        )
+        with torch.no_grad():
+            bound = dw.elbo(model, X.to(dtype), X[:, :1].sin().to(dtype), num_data=len(X))
+        assert bound.item() > LOWEST, name
 
 
 def test_a_start_close_to_the_prior_has_a_seed():

@@ -32,7 +32,7 @@ __all__ = ["OUTPUTS", "PROCESSES", "STARTS", "Plan", "make_output", "start_layer
 OUTPUTS = ("inducing", "collapsed")
 STARTS = ("inputs", "prior")
 _START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
-_PRIOR_NOISE = math.exp(4.0)  # the authors' first precision is exp(-4), see docs, "What we found"
+_PRIOR_NOISE = math.exp(4.0)  # the authors' deep GP starts with a precision of exp(-4)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def start_layers(layers: Sequence[Layer], plan: Plan, X: Tensor) -> Inducing:
             features = inducing @ weights
         elif plan.start == "prior":
             noise = torch.randn(len(first), width, generator=plan.generator, dtype=plan.dtype)
-            features = noise / width**0.5
+            features = noise.to(first) / width**0.5
         else:
             features = starting_features(first, width, plan.generator, rows)
         try:
