@@ -115,9 +115,10 @@ class Protocol:
         ``"paper"`` is the paper's (Section "Results"): 20,000 steps, learning rate 1e-2 and, for
         the second half, 1e-3. ``"fast"`` is made for the collapsed output layer, with which it
         reaches a similar bound in a tenth of the steps. ``"converged"`` is for the table of all the
-        paper's results: more steps, a longer fade-in, one learning rate for all, and no start from
-        a single layer, so that hidden layers are not given up early (docs, "Choosing"). They use
-        all rows of a small data set at every step, and minibatches otherwise.
+        paper's results: more steps, a longer fade-in, kernels at the rate of the rest, and no start
+        from a single layer, so that hidden layers are not given up early (docs, "Choosing"). Both
+        leave the learned scale of Wishart layers where it starts. All three use all rows of a small
+        data set at every step, and minibatches otherwise.
         """
         check_choice("protocol", name, _PROTOCOLS)
         small = whole_number("num_rows", num_rows) <= _LARGEST_FULL_BATCH
