@@ -10,6 +10,7 @@ from deepwishart.operations.condition import condition
 from deepwishart.operations.gaussian import GaussianKernel
 
 from .conftest import (
+    assert_close,
     assert_gradcheck,
     assert_paths_agree,
     assert_precisions_agree,
@@ -84,13 +85,15 @@ class TestRowsOfOneKernelOnSeveralThreads:
     def test_precisions_agree(self):
         assert_precisions_agree(lazily, lazy_inputs(9, 1203, (), (3,)))
 
-    def test_results_do_not_depend_on_the_number_of_threads(self):
+    def test_threads_change_no_more_than_rounding(self):
+        """BLAS orders its sums as it likes, by processor, shape and number of threads; a mistake in
+        dividing the rows would be of the size of a result."""
         given = lazy_inputs(20, 1203, (), (3,))
         with threads(1):
             alone = values_and_gradients(lazily, given)
         with threads(2):
             shared = values_and_gradients(lazily, given)
-        assert all(torch.equal(*pair) for pair in zip(alone, shared, strict=True))
+        assert_close(shared, alone, 1e-12)
 
 
 @pytest.mark.parametrize("native_batch", [(), (2,)])

@@ -59,7 +59,7 @@ struct Part {
   }
 };
 
-// How many parts there are does not depend on threads, and neither do results.
+// How many parts there are does not depend on threads: sums over parts have one order.
 struct Parts {
   int64_t rows, count;
   bool split;
