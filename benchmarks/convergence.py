@@ -26,9 +26,9 @@ import torch
 from deepwishart._support.machine import threads
 from deepwishart.benchmark import environment
 from deepwishart.datasets import load
-from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo, model_options
+from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.reproduction.published import published
-from deepwishart.training import History, train
+from deepwishart.training import History, adjust_protocol, model_options, train
 
 BARS = {
     "yacht-2": 2.02,

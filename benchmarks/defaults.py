@@ -31,7 +31,8 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from deepwishart.datasets import load
-from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo, run_training, score
+from deepwishart.estimators import ScaledModel, estimate_elbo, score
+from deepwishart.training import adjust_protocol, run_training
 
 SETS = ("yacht", "boston", "energy", "concrete", "diabetes")
 SAMPLES = (10, 30, 100, 300)

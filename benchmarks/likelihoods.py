@@ -25,6 +25,7 @@ import torch
 
 from deepwishart._support.machine import threads
 from deepwishart.datasets import load
+from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
@@ -32,7 +33,7 @@ from deepwishart.likelihoods import (
     Likelihood,
     StudentT,
 )
-from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo, run_training
+from deepwishart.training import adjust_protocol, run_training
 
 
 class Setting(NamedTuple):

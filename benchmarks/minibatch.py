@@ -34,11 +34,11 @@ from torch import Tensor
 from deepwishart._support.machine import threads
 from deepwishart.benchmark import environment
 from deepwishart.datasets import load
+from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.models import DeepKernelProcess, build
-from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo
 from deepwishart.randomness import RowRandomness
 from deepwishart.reproduction.published import published
-from deepwishart.training import Protocol, start_from_shallow, train
+from deepwishart.training import Protocol, adjust_protocol, start_from_shallow, train
 
 WAYS = ("all rows", "plain", "rates", "start", "finish")
 PACE_STEPS, FINAL_SAMPLES, SOME_ROWS, BEGIN_SAMPLES = 10, 300, 2_000, 20

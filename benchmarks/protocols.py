@@ -21,8 +21,8 @@ import torch
 
 from deepwishart._support.machine import threads
 from deepwishart.datasets import load
-from deepwishart.pipeline import ScaledModel, adjust_protocol, estimate_elbo, model_options
-from deepwishart.training import train
+from deepwishart.estimators import ScaledModel, estimate_elbo
+from deepwishart.training import adjust_protocol, model_options, train
 
 CELLS = ("yacht-2", "boston-2", "energy-2", "concrete-2", "yacht-5", "boston-5")
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
 import deepwishart as dw
-from deepwishart.pipeline import estimate_elbo
+from deepwishart.estimators import estimate_elbo
 from deepwishart.training import Protocol, train
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import deepwishart as dw
+from deepwishart.estimators import ClassPredictive
 from deepwishart.likelihoods import Bernoulli, Categorical
-from deepwishart.pipeline import ClassPredictive
 
 X = torch.linspace(-2, 2, 12, dtype=torch.float64)[:, None]
 Y = ((X > -0.7).double() + (X > 0.9).double()).squeeze(-1)

@@ -157,7 +157,7 @@ def test_brackets_in_the_name_of_the_output(model, new):
 
 def test_predictions_that_are_no_numbers_are_not_written(model, new, monkeypatch):
     monkeypatch.setattr(
-        "deepwishart.pipeline.RescaledPredictive.mean_and_stddev",
+        "deepwishart.estimators.RescaledPredictive.mean_and_stddev",
         lambda self: (np.where(np.arange(len(self)) == 3, np.inf, 0.0), np.ones(len(self))),
     )
     out = new.parent / "p.csv"

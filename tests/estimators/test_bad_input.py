@@ -353,7 +353,7 @@ def test_a_failed_fit_leaves_no_old_model_behind(monkeypatch, make, data):
     def fail(*arguments, **keywords):
         raise RuntimeError("training failed")
 
-    monkeypatch.setattr("deepwishart.pipeline.run_training", fail)
+    monkeypatch.setattr("deepwishart.estimators.base.run_training", fail)
     with pytest.raises(RuntimeError, match="training failed"):
         regressor.fit(data[0] * 100, data[1])
     with pytest.raises(ValueError, match="not fitted"):

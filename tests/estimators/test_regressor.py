@@ -218,7 +218,7 @@ def test_elbo_is_that_of_the_trained_model_per_point(make, data):
 
 def test_elbo_is_the_same_in_chunks(monkeypatch, make, data):
     whole = make(depth=1).fit(*data).elbo_
-    monkeypatch.setattr("deepwishart.pipeline.evaluation._BLOCK_ELEMENTS", 7 * 12 * 10)
+    monkeypatch.setattr("deepwishart.estimators.evaluation._BLOCK_ELEMENTS", 7 * 12 * 10)
     assert make(depth=1).fit(*data).elbo_ == pytest.approx(whole, rel=1e-10)
 
 

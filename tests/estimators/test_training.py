@@ -7,8 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from deepwishart.pipeline import adjust_protocol
-from deepwishart.training import Protocol
+from deepwishart.training import Protocol, adjust_protocol
 
 
 def protocol_of(regressor, num_rows=100):

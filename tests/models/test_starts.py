@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import deepwishart as dw
+from deepwishart.estimators import Standardiser
 from deepwishart.models.initialise import starting_features
-from deepwishart.pipeline import Standardiser
 
 LOWEST = -50.0  # per row
 

@@ -27,8 +27,13 @@ from deepwishart._support.pages import make_page, picture, table
 from deepwishart.cli.errors import plain_warnings
 from deepwishart.cli.fit_report import RELIABILITY, confusion_table
 from deepwishart.cli.scores import CLASS_ROWS, Row, score_lines, table_of
-from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
-from deepwishart.pipeline import number_classes, reliability, score_classes
+from deepwishart.estimators import (
+    DeepKernelClassifier,
+    DeepKernelRegressor,
+    number_classes,
+    reliability,
+    score_classes,
+)
 from deepwishart.plots.style import MAP, new_figure, tidy
 
 __all__ = ["run_class_demo", "run_demo"]

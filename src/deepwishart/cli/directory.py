@@ -30,6 +30,7 @@ from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.scores import check_report, report_tables
 from deepwishart.estimators import (
+    ClassPredictive,
     DeepKernelClassifier,
     DeepKernelEstimator,
     DeepKernelRegressor,
@@ -40,7 +41,6 @@ from deepwishart.estimators.schema import is_count, require
 from deepwishart.models.posterior import Posterior
 from deepwishart.models.prior import Prior
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.pipeline import ClassPredictive
 from deepwishart.predict import Predictive
 from deepwishart.tables import Column, TableEncoder
 

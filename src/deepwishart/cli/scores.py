@@ -16,9 +16,9 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 from deepwishart._support.numbers import plain
 from deepwishart.cli.errors import plain_warnings, printable
 from deepwishart.cli.preparation import Split, targets_of
-from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator
-from deepwishart.likelihoods import Gaussian
-from deepwishart.pipeline import (
+from deepwishart.estimators import (
+    DeepKernelClassifier,
+    DeepKernelEstimator,
     Reliability,
     number_classes,
     reliability,
@@ -27,6 +27,7 @@ from deepwishart.pipeline import (
     score_constant,
     score_gaussian,
 )
+from deepwishart.likelihoods import Gaussian
 
 __all__ = ["MODELS", "check_report", "cross_validation", "holdout_report", "report_tables"]
 

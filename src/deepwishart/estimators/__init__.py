@@ -1,16 +1,57 @@
-"""The scikit-learn face of the library: numbers in, calibrated predictions out."""
+"""The scikit-learn face of the library, and the one path below it from data to a trained model.
+
+Estimators, the sweeps over the paper's experiments and the demonstrations all go this way::
+
+    scaled = ScaledModel.build("dwp", X, y, depth=2)  # standardise, build
+    data = scaled.standardise(X, y)
+    protocol = adjust_protocol("fast", len(X), max_iter=500)
+    history = run_training(scaled.model, *data, protocol)  # train
+    bound = estimate_elbo(scaled.model, *data)  # evaluate
+    (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
+"""
 
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.class_scores import (
+    ClassPredictive,
+    Reliability,
+    number_classes,
+    reliability,
+    score_classes,
+)
 from deepwishart.estimators.classifier import DeepKernelClassifier
+from deepwishart.estimators.evaluation import (
+    Bound,
+    estimate_elbo,
+    score,
+    score_constant,
+    score_gaussian,
+)
 from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
-from deepwishart.pipeline import RescaledPredictive, Standardiser
+from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel
+from deepwishart.estimators.search import Candidate, Fitted, inducing_points, search_model
+from deepwishart.estimators.standardise import Standardiser
 
 __all__ = [
+    "Bound",
+    "Candidate",
+    "ClassPredictive",
     "DeepKernelClassifier",
     "DeepKernelEstimator",
     "DeepKernelRegressor",
+    "Fitted",
     "Relevance",
+    "Reliability",
     "RescaledPredictive",
+    "ScaledModel",
     "Standardiser",
+    "estimate_elbo",
+    "inducing_points",
+    "number_classes",
+    "reliability",
+    "score",
+    "score_classes",
+    "score_constant",
+    "score_gaussian",
+    "search_model",
 ]

@@ -19,19 +19,29 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from deepwishart import pipeline
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks, record
+from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance
+from deepwishart.estimators.scaled_model import ScaledModel
 from deepwishart.estimators.schema import STRUCTURE
+from deepwishart.estimators.search import Candidate, Fitted, inducing_points, search_model
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.models import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
-from deepwishart.pipeline import Candidate, Fitted, ScaledModel
 from deepwishart.predict import Predictive
-from deepwishart.training import History, Protocol, make_progress, still_rising
+from deepwishart.training import (
+    History,
+    Protocol,
+    adjust_protocol,
+    checkpoint_store,
+    make_progress,
+    model_options,
+    run_training,
+    still_rising,
+)
 
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 
@@ -160,7 +170,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if not isinstance(self.depth, str):
             only = self._candidate(self._make_likelihood(), *data)
             return only.fit(int(self.depth), only.shallow if self.depth == 1 else only.deep)
-        return pipeline.search_model([self._candidate(each, *data) for each in self._likelihoods()])
+        return search_model([self._candidate(each, *data) for each in self._likelihoods()])
 
     def _candidate(
         self,
@@ -174,7 +184,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         parts = not isinstance(size, str) and (size or rows) < rows
         if output == "auto" and (parts or not isinstance(likelihood, Gaussian)):
             output = "inducing"
-        options = pipeline.model_options(self.protocol, rows, output)
+        options = model_options(self.protocol, rows, output)
         output = options.pop("output")
         options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
         options["extra"] = extra
@@ -192,7 +202,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         def points(depth: int) -> int:
             if not isinstance(self.n_inducing, str):
                 return int(self.n_inducing)
-            return pipeline.inducing_points(rows, depth, output == "collapsed")
+            return inducing_points(rows, depth, output == "collapsed")
 
         return Candidate(fit, points(1), points(2))
 
@@ -234,7 +244,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """Train as the parameters say; a model that continues has annealed already."""
         model = scaled.model
         kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
-        protocol = pipeline.adjust_protocol(
+        protocol = adjust_protocol(
             self.protocol,
             len(data[0]),
             max_iter=self.max_iter,
@@ -247,10 +257,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         )
         seed, store = self.seed_ + len(history), None
         if self.checkpoint_dir is not None:
-            store = pipeline.checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
+            store = checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
         label = f"{model.process}, depth {model.depth}"
         with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
-            history = pipeline.run_training(
+            history = run_training(
                 model,
                 *data,
                 protocol,
@@ -263,7 +273,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             )
         generator = torch.Generator(model.device).manual_seed(self.seed_)
         samples = int(self.n_predict_samples)
-        bound = pipeline.estimate_elbo(model, *data, num_samples=samples, generator=generator)
+        bound = estimate_elbo(model, *data, num_samples=samples, generator=generator)
         return Fitted(scaled, history, bound)
 
     # ---- prediction -------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.class_scores import ClassPredictive, number_classes
 from deepwishart.likelihoods import Bernoulli, Categorical, ClassLikelihood
 from deepwishart.persistence import ModelFileError
-from deepwishart.pipeline import ClassPredictive, number_classes
 
 
 @dataclass(eq=False, repr=False)

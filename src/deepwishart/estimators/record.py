@@ -14,11 +14,12 @@ from torch import Tensor
 
 from deepwishart._support.machine import resolve_device
 from deepwishart.estimators import checks
+from deepwishart.estimators.scaled_model import ScaledModel
 from deepwishart.estimators.schema import check_config, check_conformity, check_history
+from deepwishart.estimators.standardise import Standardiser
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Likelihood
 from deepwishart.persistence import ModelFileError
-from deepwishart.pipeline import ScaledModel, Standardiser
 from deepwishart.training import History, Protocol
 
 if TYPE_CHECKING:

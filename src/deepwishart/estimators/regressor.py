@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from deepwishart._support.arguments import number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.scaled_model import RescaledPredictive
+from deepwishart.estimators.search import Fitted
 from deepwishart.likelihoods import HeteroscedasticStudentT, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
-from deepwishart.pipeline import Fitted, RescaledPredictive
 
 
 @dataclass(eq=False, repr=False)
@@ -36,10 +37,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             Wishart process).
         depth: number of layers, the output layer included; 1 is a Gaussian process. ``"auto"``: one
             first, then more while the bound rises by more than its standard error, up to three; the
-            best is kept (:func:`deepwishart.pipeline.search_model`).
+            best is kept (:func:`deepwishart.estimators.search_model`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
-            ``"auto"``: as many as pay (:func:`deepwishart.pipeline.inducing_points`); a single
+            ``"auto"``: as many as pay (:func:`deepwishart.estimators.inducing_points`); a single
             layer has all rows up to 1,500.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
         ard: whether the first layer has a lengthscale for each input, or one for all.

@@ -13,6 +13,12 @@ from deepwishart.training.history import History
 from deepwishart.training.loop import train
 from deepwishart.training.progress import ProgressEvent, make_progress
 from deepwishart.training.protocol import Protocol
+from deepwishart.training.run import (
+    adjust_protocol,
+    checkpoint_store,
+    model_options,
+    run_training,
+)
 from deepwishart.training.shallow import start_from_shallow
 
 __all__ = [
@@ -25,8 +31,12 @@ __all__ = [
     "ProgressEvent",
     "Protocol",
     "TrainingError",
+    "adjust_protocol",
+    "checkpoint_store",
     "is_deterministic",
     "make_progress",
+    "model_options",
+    "run_training",
     "start_from_shallow",
     "still_rising",
     "train",

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepwishart.pipeline import Standardiser
+from deepwishart.estimators import Standardiser
 from deepwishart.reproduction import datasets
 
 FOLDER = Path(

@@ -18,16 +18,9 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.machine import resolve_device, threads
+from deepwishart.estimators import ScaledModel, estimate_elbo, score
 from deepwishart.linalg import CholeskyError
 from deepwishart.objectives import elbo
-from deepwishart.pipeline import (
-    ScaledModel,
-    adjust_protocol,
-    estimate_elbo,
-    model_options,
-    run_training,
-    score,
-)
 from deepwishart.reproduction.datasets import Dataset, Split
 from deepwishart.reproduction.published import published
 from deepwishart.reproduction.sweeps.curves import thin, time_to_bound
@@ -40,6 +33,9 @@ from deepwishart.training import (
     ProgressEvent,
     Protocol,
     TrainingError,
+    adjust_protocol,
+    model_options,
+    run_training,
 )
 
 NUMERICAL_ERRORS = (TrainingError, CholeskyError, torch.linalg.LinAlgError, FloatingPointError)

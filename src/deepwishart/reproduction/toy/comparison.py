@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.machine import threads
+from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.models import FunctionSamples
-from deepwishart.pipeline import ScaledModel, estimate_elbo, run_training
-from deepwishart.training import History, ProgressEvent, Protocol
+from deepwishart.training import History, ProgressEvent, Protocol, run_training
 
 Watch = AbstractContextManager[Callable[[ProgressEvent], None]]
 PROCESSES = ("dwp", "dgp")

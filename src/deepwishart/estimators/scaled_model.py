@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import probabilities, tensor
+from deepwishart.estimators.standardise import Standardiser
 from deepwishart.models import DeepKernelProcess, Posterior, build
-from deepwishart.pipeline.standardise import Standardiser
 from deepwishart.predict import Predictive
 
 

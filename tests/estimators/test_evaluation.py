@@ -9,7 +9,7 @@ import torch
 
 import deepwishart as dw
 from deepwishart import metrics
-from deepwishart.pipeline import ScaledModel, estimate_elbo, score, score_constant
+from deepwishart.estimators import ScaledModel, estimate_elbo, score, score_constant
 from deepwishart.training import Protocol, train
 
 
@@ -79,7 +79,7 @@ def test_rows_in_chunks_are_all_rows(scaled, data, monkeypatch):
     """Depth one has no Monte Carlo noise."""
     model = dw.build("dwp", *scaled.standardise(*data), depth=1, num_inducing=8)
     whole = estimate_elbo(model, *scaled.standardise(*data), num_samples=1)
-    monkeypatch.setattr("deepwishart.pipeline.evaluation._BLOCK_ELEMENTS", 7 * 8 * 10)
+    monkeypatch.setattr("deepwishart.estimators.evaluation._BLOCK_ELEMENTS", 7 * 8 * 10)
     chunked = estimate_elbo(model, *scaled.standardise(*data), num_samples=1)
     assert chunked.mean == pytest.approx(whole.mean, rel=1e-12)
     assert whole.standard_error < 1e-12

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from deepwishart.pipeline import Standardiser
+from deepwishart.estimators import Standardiser
 
 
 @pytest.mark.parametrize("factor", [1e-300, 1e-30, 1.0, 1e30, 1e300])

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from deepwishart import metrics
+from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods.counts import Counts
 from deepwishart.models import DeepKernelProcess
 from deepwishart.objectives import elbo
-from deepwishart.pipeline.scaled_model import RescaledPredictive
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
@@ -72,7 +72,7 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     All in the units of ``y``, ``(N,)`` or ``(N, D)``, but computed in standardised ones, where
     squares stay finite.
 
-    >>> from deepwishart.pipeline import ScaledModel
+    >>> from deepwishart.estimators import ScaledModel
     >>> X = np.linspace(0.0, 600.0, 30)[:, None]
     >>> (scores,) = score(ScaledModel.build("dwp", X, X, num_inducing=5).predict(X, 5), X)
     >>> sorted(scores), 0 < scores["rmse"] < 200
@@ -92,7 +92,7 @@ def score_constant(
 
     Counts are not standardised, and their guess, a negative binomial, needs the counts ``train``.
 
-    >>> from deepwishart.pipeline import ScaledModel
+    >>> from deepwishart.estimators import ScaledModel
     >>> X = np.array([[0.0], [10.0], [20.0]])
     >>> prediction = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
     >>> round(score_constant(prediction, X)[0]["rmse"], 4)
@@ -111,7 +111,7 @@ def score_gaussian(
     """The scores of another model's Gaussian predictions ``(N, D)``, given in standardised units;
     ``units`` is a prediction that knows what those are.
 
-    >>> from deepwishart.pipeline import ScaledModel
+    >>> from deepwishart.estimators import ScaledModel
     >>> X = np.array([[0.0], [10.0], [20.0]])
     >>> units = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
     >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"]

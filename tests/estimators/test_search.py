@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from deepwishart.likelihoods import HeteroscedasticStudentT
-from deepwishart.pipeline import (
+from deepwishart.estimators import (
     Bound,
     Candidate,
     Fitted,
@@ -12,6 +11,7 @@ from deepwishart.pipeline import (
     inducing_points,
     search_model,
 )
+from deepwishart.likelihoods import HeteroscedasticStudentT
 from deepwishart.training import History, TrainingError
 
 X = np.linspace(-1.0, 1.0, 20)[:, None]

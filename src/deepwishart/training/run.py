@@ -12,15 +12,12 @@ import numpy as np
 from torch import Tensor
 
 from deepwishart.models import DeepKernelProcess
-from deepwishart.training import (
-    CheckpointStore,
-    History,
-    Plateau,
-    Protocol,
-    is_deterministic,
-    train,
-    train_deterministic,
-)
+from deepwishart.training.checkpoint import CheckpointStore
+from deepwishart.training.deterministic import is_deterministic, train_deterministic
+from deepwishart.training.early_stopping import Plateau
+from deepwishart.training.history import History
+from deepwishart.training.loop import train
+from deepwishart.training.protocol import Protocol
 
 COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py
 _WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
