@@ -77,6 +77,24 @@ def test_quantiles_of_mixtures_that_are_far_from_gaussian(dtype, level):
     assert float((below - probability).abs()) < 3e3 * torch.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+@pytest.mark.parametrize("stddev", [1e-1, 1e-3, 1e-5])
+@pytest.mark.parametrize("level", [1e-3, 0.025, 0.3, 0.49, 0.51, 0.975])
+def test_quantiles_of_narrow_components_far_apart(dtype, stddev, level):
+    """Two equal peaks: the lower has the levels below a half to itself. A row of one peak shares
+    the block with them, and has to be left alone when it is done."""
+    mean = torch.tensor([[-0.5, 0.2], [0.5, 0.2]], dtype=dtype).reshape(1, 2, 2, 1)
+    mixture = Mixture(Normal(mean, torch.full_like(mean, stddev)), torch.zeros(1, dtype=dtype))
+    calls = []
+    mixture.components.cdf = lambda y: calls.append(y) or Normal.cdf(mixture.components, y)
+    found = predict_module._quantile(mixture, torch.tensor(level, dtype=dtype)).squeeze(-1)
+    peak, share = (-0.5, 2 * level) if level < 0.5 else (0.5, 2 * level - 1)
+    expected = [peak + stddev * stats.norm.ppf(share), 0.2 + stddev * stats.norm.ppf(level)]
+    near = 4e3 * torch.finfo(dtype).eps
+    np.testing.assert_allclose(found, expected, rtol=0, atol=near * (stddev + 1e-3))
+    assert len(calls) <= 60
+
+
 def test_several_quantiles_and_columns():
     model, X, y = model_and_data(outputs=3)
     predictive = model.predict(X, num_samples=5, generator=seeded())

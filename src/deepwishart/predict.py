@@ -22,6 +22,8 @@ __all__ = ["Predictive"]
 _SMALL_COUNT = 100
 _KEEP_ELEMENTS = 2**24  # latent means kept in memory rather than recomputed
 _FEW = 8  # posterior samples that a quantile is first found for
+_MOST_SECANTS = 30  # passes over a mixture before its quantile is found by bisection alone
+_MOST_PASSES = 120
 _TOGETHER = 2**18  # components of mixtures that a processor's cache holds
 
 
@@ -275,7 +277,8 @@ def _cdf(mixture: Mixture, y: Tensor) -> Tensor:
 def _quantile(mixture: Mixture, level: Tensor, start: Tensor | None = None) -> Tensor:
     r"""Of counts, the smallest whose distribution function reaches the level; else the secant
     method for :math:`\Phi^{-1}(F(y)) = \Phi^{-1}(p)`, which is nearly linear in :math:`y`, with
-    bisection where it would leave the interval that the quantile is known to be in."""
+    bisection where a step would leave the interval that the quantile is known to be in, or did not
+    halve what is missing, as between components far apart."""
     if isinstance(mixture.components, Counts):
         return _count_quantile(mixture, mixture.components, level)
     low, high = _bracket(mixture, level)
@@ -283,22 +286,31 @@ def _quantile(mixture: Mixture, level: Tensor, start: Tensor | None = None) -> T
     typical = _average(mixture, law.stddev).nan_to_num(1.0, 1.0)
     point = _average(mixture, law.mean) + z * typical if start is None else start
     point = point.nan_to_num(0.0).clamp(low, high)
-    rounding, slope, before = torch.finfo(point.dtype).eps, 1.0 / typical, None
-    for _ in range(100):
+    rounding, slope = torch.finfo(point.dtype).eps, 1.0 / typical
+    # The second part is what rounding of the distribution function makes of its normal quantile.
+    enough = rounding**0.6 + 2.0 * rounding * math.sqrt(2 * math.pi) * (0.5 * z.square()).exp()
+    done = stuck = secant_before = torch.zeros_like(point, dtype=torch.bool)
+    before = None
+    for passes in range(_MOST_PASSES):
         reached = _cdf(mixture, point)
         above = reached >= level
         low, high = torch.where(above, low, point), torch.where(above, point, high)
         missing = z - torch.special.ndtri(reached)
         if before is not None:
-            found = (before[1] - missing) / (point - before[0])
-            slope = torch.where((found > 0) & found.isfinite(), found, slope)
-        before = point, missing
+            slope = (before[1] - missing) / (point - before[0])
+            stuck = secant_before & (missing / before[1] > 0.5)
         secant = point + missing / slope
-        inside = (low <= secant) & (secant <= high)  # and not NaN, where there is no density
-        point = torch.where(inside, secant, 0.5 * (low + high))
-        # The error after a step is about the product of the last two.
-        tolerance = torch.where(inside, rounding**0.6, rounding) * typical
-        if bool(((point - before[0]).abs() <= tolerance).all()):
+        # Not where the function is flat, nor NaN, where there is no density.
+        inside = (slope > 0) & (low <= secant) & (secant <= high)
+        near = missing.abs() <= enough  # after a secant step: about the product of the last two
+        by_secant = inside & ~stuck & (passes < _MOST_SECANTS)
+        secant_before = by_secant & (passes > 0)  # the first slope is a guess, and may disappoint
+        middle = torch.where(near, point, 0.5 * (low + high))
+        following = torch.where(inside & (near | by_secant), secant, middle)
+        following = torch.where(done, point, following)
+        done = done | near | (high - low <= rounding * (typical + point.abs()))
+        before, point = (point, missing), following
+        if bool(done.all()):
             break
     return point
 
