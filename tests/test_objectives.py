@@ -1,5 +1,6 @@
 """What the bounds accept, refuse, and do not depend on."""
 
+import copy
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import torch
 
 import deepwishart as dw
 from deepwishart._support import machine
+from deepwishart.likelihoods import Bernoulli, Categorical, NegativeBinomial, Poisson
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 OUTPUTS = ["inducing", "collapsed"]
@@ -112,6 +114,32 @@ def test_a_minibatch_needs_an_inducing_output_layer():
         dw.elbo(collapsed, X[:8], y[:8], num_data=20)
     inducing = dw.build("dwp", X, y, num_inducing=5)
     assert dw.elbo(inducing, X[:8], y[:8], num_data=20).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "columns"),
+    [
+        (Poisson(1, exposure=True), [[3.0, 1.5], [0.0, -1.0], [9.0, 2.0], [1.0, 0.3]]),
+        (NegativeBinomial(1, exposure=True), [[3.0, 1.5], [0.0, -1.0], [9.0, 2.0], [1.0, 0.3]]),
+        (Bernoulli(class_weights=[3.0, 0.2]), [[0.0], [1.0], [1.0], [0.0]]),
+        (Categorical(3, class_weights=[3.0, 0.2, 1.0]), [[0.0], [1.0], [2.0], [0.0]]),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_with_one_sample_the_importance_weighted_bound_is_the_elbo(likelihood, columns):
+    """So it has the exposures and class weights that the ELBO has."""
+    X = torch.linspace(-1, 1, 4, dtype=torch.float64)[:, None]
+    y = torch.tensor(columns, dtype=torch.float64)
+    model = dw.build("dgp", X, y, depth=2, num_inducing=3, likelihood=copy.deepcopy(likelihood))
+    options = {"generator": seeded()}
+    with torch.no_grad():
+        drawn = dw.importance_weighted_bound(
+            model, X, y, num_importance=1, num_replicates=5_000, **options
+        )
+        expected = dw.elbo(model, X, y, num_data=4, num_samples=5_000, **options)
+    error = drawn.std() / math.sqrt(len(drawn))
+    assert float(error) < 0.04 * abs(float(expected))
+    assert float((drawn.mean() - expected).abs()) < 5.0 * float(error)
 
 
 def test_importance_weighted_bound_refuses_the_same():

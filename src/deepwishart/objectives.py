@@ -160,5 +160,6 @@ def _sampled(sample: ProcessSample, X: Tensor, y: Tensor, random: RowRandomness)
         raise ValueError("Only Gaussian noise goes with a collapsed output layer.")
     rows = sample.last_rows(X, random, joint=True)
     latents = output.function.rows(rows, random.at(len(sample.layers)), joint=True)
-    density = sample.model.likelihood.distribution(latents).log_prob(y)
-    return output.log_ratio + density.sum((-2, -1))
+    # What a likelihood expects of latents without variance has exposures and class weights in it.
+    density = sample.model.likelihood.expected_log_prob(y, latents, torch.zeros_like(latents))
+    return output.log_ratio + density.sum(-1)
