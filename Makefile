@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m deepwishart._native
+	$(BIN)/python -m deepwishart.native
 	@touch $@
 
 install: $(STAMP)  ## make the environment in .venv
@@ -60,7 +60,7 @@ stress: $(STAMP)  ## try to break it for MINUTES=10, from SEED=0; see docs/relia
 
 # Without isolation: the operations are compiled against the pinned torch of .venv, and no other.
 wheel: $(STAMP)  ## build a wheel with compiled operations for this torch into dist/torch-2.x
-	into="dist/$$($(BIN)/python -c 'from deepwishart._native import prebuilt; print(prebuilt.torch_name())')" && \
+	into="dist/$$($(BIN)/python -c 'from deepwishart.native import prebuilt; print(prebuilt.torch_name())')" && \
 	DEEPWISHART_BUILD_NATIVE=1 $(PIP) wheel --no-build-isolation --no-deps --wheel-dir "$$into" .
 
 format: $(STAMP)  ## put the code into shape

@@ -24,7 +24,7 @@ class NativeWheel(BuildHookInterface):
             return
         sys.path.insert(0, str(Path(self.root) / "src"))
         try:
-            from deepwishart._native import prebuilt
+            from deepwishart.native import prebuilt
         except ModuleNotFoundError as error:
             raise RuntimeError(
                 f"{error.name} is needed to compile the operations: run 'make wheel', or install "
@@ -32,7 +32,7 @@ class NativeWheel(BuildHookInterface):
             ) from error
         self._scratch = tempfile.TemporaryDirectory()
         for library in prebuilt.compile_all(Path(self._scratch.name)):
-            inside = f"deepwishart/_native/prebuilt/{library.parent.name}/{library.name}"
+            inside = f"deepwishart/native/prebuilt/{library.parent.name}/{library.name}"
             build_data["force_include"][str(library)] = inside
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False

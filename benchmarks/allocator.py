@@ -20,9 +20,9 @@ OUT = Path("benchmarks/results/allocator.json")
 ROUNDS = 5
 SCRIPT = """
 import json, sys, torch
-from deepwishart import _native
+from deepwishart import native
 if sys.argv[1] == "returned":
-    _native._keep_freed_memory = lambda: None
+    native._keep_freed_memory = lambda: None
 from deepwishart.benchmark import measure
 found = {}
 for depth in (2, 5):

@@ -35,9 +35,10 @@ from deepwishart._support.machine import threads
 from deepwishart.benchmark import environment
 from deepwishart.datasets import load
 from deepwishart.estimators import ScaledModel, estimate_elbo
-from deepwishart.models import DeepKernelProcess, build
-from deepwishart.randomness import RowRandomness
+from deepwishart.model import DeepKernelProcess
+from deepwishart.random import RowRandomness
 from deepwishart.reproduction.published import published
+from deepwishart.start import build
 from deepwishart.training import Protocol, adjust_protocol, start_from_shallow, train
 
 WAYS = ("all rows", "plain", "rates", "start", "finish")

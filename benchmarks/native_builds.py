@@ -19,9 +19,9 @@ from pathlib import Path
 
 import torch
 
-from deepwishart import _native
-from deepwishart._native import prebuilt
+from deepwishart import native
 from deepwishart.benchmark import alternate, environment, make_step
+from deepwishart.native import prebuilt
 
 STEPS_PER_TURN = 5
 
@@ -30,7 +30,7 @@ def take_turns(library: str, depth: int) -> None:
     """Time a few steps with this library whenever a line arrives."""
     if library != "none":
         prebuilt.find = lambda: Path(library)  # type: ignore[assignment]
-        assert _native.library() == Path(library)
+        assert native.library() == Path(library)
     torch.set_num_threads(1)
     step = make_step("dwp", depth=depth, dtype=torch.float64)
     for _ in sys.stdin:
@@ -75,7 +75,7 @@ def main() -> None:
     record: dict[str, object] = {"environment": environment()}
     with tempfile.TemporaryDirectory() as folder:
         carried = prebuilt.compile_all(Path(folder))
-        libraries = {"native": str(_native.build())}
+        libraries = {"native": str(native.build())}
         libraries |= {path.name.rpartition("-")[0]: str(path) for path in carried}
         libraries["none"] = "none"
         for depth in (2, 5):

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 import deepwishart as dw
-from deepwishart import linalg
 from deepwishart.kernels import Kernel, SquaredExponential
 from deepwishart.layers import Conditional, ConditionalSample, GaussianLayer, Inducing
+from deepwishart.numerics import linalg
 from deepwishart.testing import check_layer
 
 

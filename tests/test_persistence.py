@@ -13,8 +13,8 @@ import torch
 import deepwishart as dw
 from deepwishart import persistence
 from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.models import PROCESSES
 from deepwishart.persistence import ModelFileError, read_model, write_model
+from deepwishart.spec import PROCESSES
 from deepwishart.training import Protocol
 
 

@@ -9,9 +9,9 @@ from scipy import stats
 from torch.distributions import Normal
 
 import deepwishart as dw
+from deepwishart import posterior as posterior_module
 from deepwishart import predict as predict_module
 from deepwishart.likelihoods import Mixture
-from deepwishart.models import posterior as posterior_module
 
 OUTPUTS = ["inducing", "collapsed"]
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]

@@ -11,6 +11,7 @@ __all__ = [
     "DeepKernelClassifier",
     "DeepKernelProcess",
     "DeepKernelRegressor",
+    "ModelSpec",
     "Predictive",
     "Randomness",
     "build",
@@ -22,8 +23,8 @@ __all__ = [
     "kernels",
     "layers",
     "likelihoods",
-    "linalg",
     "metrics",
+    "numerics",
     "plots",
     "sample_prior",
     "training",
@@ -37,30 +38,30 @@ if TYPE_CHECKING:
         kernels,
         layers,
         likelihoods,
-        linalg,
         metrics,
+        numerics,
         plots,
         training,
     )
+    from deepwishart.bound import elbo, importance_weighted_bound
     from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
-    from deepwishart.models import DeepKernelProcess, sample_prior
-    from deepwishart.models.build import build
-    from deepwishart.objectives import elbo, importance_weighted_bound
     from deepwishart.predict import Predictive
-    from deepwishart.randomness import Randomness
+    from deepwishart.random import Randomness
+    from deepwishart.start import build
 else:
     # Importing torch takes seconds, and `deepwishart --help` has no use for it: names are looked
     # up on first use (PEP 562).
     _HOMES = {
         "DeepKernelClassifier": "estimators",
-        "DeepKernelProcess": "models",
+        "DeepKernelProcess": "model",
         "DeepKernelRegressor": "estimators",
+        "ModelSpec": "spec",
         "Predictive": "predict",
-        "Randomness": "randomness",
-        "build": "models",
-        "elbo": "objectives",
-        "importance_weighted_bound": "objectives",
-        "sample_prior": "models",
+        "Randomness": "random",
+        "build": "start",
+        "elbo": "bound",
+        "importance_weighted_bound": "bound",
+        "sample_prior": "prior",
     }
 
     def __getattr__(name: str) -> Any:

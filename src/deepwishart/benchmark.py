@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 
 import deepwishart
-from deepwishart import _native
+from deepwishart import native
 from deepwishart._support import machine
-from deepwishart.models import build
-from deepwishart.objectives import elbo
+from deepwishart.bound import elbo
+from deepwishart.start import build
 
 __all__ = [
     "BOSTON",
@@ -216,7 +216,7 @@ def environment() -> dict[str, str]:
     return {
         "torch": torch.__version__,
         "deepwishart": deepwishart.__version__,
-        "native": _native.status(),
+        "native": native.status(),
         "machine": platform.machine(),
         "python": platform.python_version(),
     }

@@ -12,10 +12,10 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from deepwishart import linalg
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian
-from deepwishart.randomness import RowRandomness
+from deepwishart.numerics import linalg
+from deepwishart.random import RowRandomness
 
 try:
     from botorch.models.model import Model

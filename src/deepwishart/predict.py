@@ -15,7 +15,7 @@ from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
 from deepwishart.likelihoods.counts import CountLikelihood, Counts
 
 if TYPE_CHECKING:
-    from deepwishart.models.posterior import Posterior
+    from deepwishart.posterior import Posterior
 
 __all__ = ["Predictive"]
 

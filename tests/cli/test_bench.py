@@ -16,8 +16,8 @@ import torch
 from deepwishart import benchmark
 from deepwishart.benchmark import BOSTON, Measurement, Shape, alternate, environment, measure
 from deepwishart.cli.bench import step
-from deepwishart.models import PROCESSES
 from deepwishart.reproduction.sweeps.spec import DTYPES
+from deepwishart.spec import PROCESSES
 
 from .conftest import SOURCE, refused, run
 
@@ -51,12 +51,12 @@ def unmeasured(monkeypatch) -> list[dict]:
         return [Measurement(process, n, depth, threads, 12.34, 56.7, 8.912, 1.0) for n in names]
 
     monkeypatch.setattr(benchmark, "measure", pretend)
-    monkeypatch.setattr("deepwishart._native.status", lambda: "loaded")
+    monkeypatch.setattr("deepwishart.native.status", lambda: "loaded")
     return asked
 
 
 def test_table_and_file_say_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("deepwishart._native.status", lambda: "as it may be")
+    monkeypatch.setattr("deepwishart.native.status", lambda: "as it may be")
     out = tmp_path / "new" / "step.json"
     table = rows(bench(*ONE, "--processes", "dgp", "--out", out).stdout)
     assert table[0][:4] == ["process", "dtype", "depth", "threads"]
@@ -105,7 +105,7 @@ def test_lists_in_any_style_and_each_case_once(unmeasured, arguments):
 
 def test_a_slow_path_is_not_measured_in_silence(unmeasured, monkeypatch):
     assert bench(*ONE).stderr == ""
-    monkeypatch.setattr("deepwishart._native.status", lambda: "no compiler")
+    monkeypatch.setattr("deepwishart.native.status", lambda: "no compiler")
     assert "without compiled loops: no compiler" in bench(*ONE).stderr
 
 

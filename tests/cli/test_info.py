@@ -6,7 +6,7 @@ import pytest
 
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.cli.info import PROCESS_NAMES
-from deepwishart.models import PROCESSES
+from deepwishart.spec import PROCESSES
 
 from .conftest import TINY, refused, run
 

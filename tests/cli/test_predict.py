@@ -10,7 +10,7 @@ import torch
 
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.linalg import CholeskyError
+from deepwishart.numerics.linalg import CholeskyError
 
 from .conftest import TINY, make_table, refused, run
 

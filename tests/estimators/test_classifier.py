@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import deepwishart as dw
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.likelihoods import Bernoulli, Categorical
-from deepwishart.models import PROCESSES
 from deepwishart.persistence import ModelFileError, read_model, write_model
+from deepwishart.spec import PROCESSES
 
 NAMES = np.array(["left", "middle", "right"])
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import deepwishart as dw
 from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.models import PROCESSES
+from deepwishart.spec import PROCESSES
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_streaming_in_small_chunks_changes_nothing(monkeypatch, data, fitted):
     X, y = data
     whole = fitted.predict_distribution(X)
     monkeypatch.setattr("deepwishart.predict._KEEP_ELEMENTS", 0)
-    monkeypatch.setattr("deepwishart.models.posterior._BLOCK_ELEMENTS", 7 * 12 * 10)
+    monkeypatch.setattr("deepwishart.posterior._BLOCK_ELEMENTS", 7 * 12 * 10)
     streamed = fitted.predict_distribution(X)
     sizes = [mean.shape[1] for mean, _ in streamed.components()]
     assert sum(sizes) == len(X) and len(sizes) > 5

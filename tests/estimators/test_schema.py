@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from deepwishart import persistence
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor, record
-from deepwishart.linalg import CholeskyError
+from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.persistence import ModelFileError
 
 OLD = Path(__file__).resolve().parents[1] / "data" / "model-0.1"

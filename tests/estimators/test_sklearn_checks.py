@@ -5,7 +5,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.models import PROCESSES
+from deepwishart.spec import PROCESSES
 
 
 def small(process):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart.randomness import RowRandomness
+from deepwishart.random import RowRandomness
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 

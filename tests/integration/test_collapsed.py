@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import InducingPointKernel, RBFKernel, ScaleKernel
 
 import deepwishart as dw
-from deepwishart import _native
+from deepwishart import native
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 NOISE, HEIGHT, LENGTHSCALES = 0.05, 1.7, (0.8, 1.4)
@@ -66,7 +66,7 @@ def dense_prediction(X, y, Z, new, noise):
 @pytest.fixture(params=[True, False], ids=["native", "plain"])
 def path(request, monkeypatch):
     if not request.param:
-        monkeypatch.setattr(_native, "operations", lambda *tensors: None)
+        monkeypatch.setattr(native, "operations", lambda *tensors: None)
 
 
 @pytest.mark.usefixtures("path")

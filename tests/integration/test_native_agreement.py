@@ -8,11 +8,11 @@ import torch
 
 SCRIPT = """
 import json, torch, deepwishart as dw
-from deepwishart import _native
+from deepwishart import native
 generator = torch.Generator().manual_seed(0)
 X = torch.randn(40, 3, generator=generator, dtype=torch.float64)
 y = X.sin().sum(1)
-result = {"status": _native.status()}
+result = {"status": native.status()}
 for process in ("dwp", "dgp", "dsvi", "diwp"):
     for output in ("inducing", "collapsed"):
         model = dw.build(process, X, y, depth=3, num_inducing=12, output=output)

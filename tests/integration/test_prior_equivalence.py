@@ -6,8 +6,8 @@ from scipy import stats
 
 import deepwishart as dw
 from deepwishart.layers.gaussian import ConditionalSample
-from deepwishart.operations.draw_rows import Conditional
-from deepwishart.randomness import Randomness, RowRandomness
+from deepwishart.numerics.draw_rows import Conditional
+from deepwishart.random import Randomness, RowRandomness
 
 SAMPLES = 4000
 

@@ -7,7 +7,7 @@ from torch.distributions import MultivariateNormal
 from deepwishart.kernels import Matern32, SquaredExponential
 from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.likelihoods import Gaussian, Likelihood
-from deepwishart.randomness import Randomness
+from deepwishart.random import Randomness
 
 SAMPLES, INDUCING, ROWS = 3, 5, 12
 

@@ -7,7 +7,7 @@ import torch
 
 import deepwishart as dw
 from deepwishart.layers import WishartLayer
-from deepwishart.randomness import Randomness, RowRandomness
+from deepwishart.random import Randomness, RowRandomness
 
 
 def layer_and_inputs(width: int, num_inducing: int = 5, **options):

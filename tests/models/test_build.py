@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart.models.initialise import linear_map, select_inducing
+from deepwishart.start import linear_map, select_inducing
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 

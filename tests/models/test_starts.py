@@ -8,7 +8,7 @@ import torch
 
 import deepwishart as dw
 from deepwishart.estimators import Standardiser
-from deepwishart.models.initialise import starting_features
+from deepwishart.start import starting_features
 
 LOWEST = -50.0  # per row
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwishart._native import NativeUnavailable, cache
+from deepwishart.native import NativeUnavailable, cache
 
 
 class Compiler:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwishart import _native
+from deepwishart import native
 
 SCRIPT = """
 import torch
@@ -21,8 +21,8 @@ generator = torch.Generator().manual_seed(0)
 bound = dw.elbo(model, X, X.sin(), num_data=20, num_samples=2, generator=generator)
 assert bound.isfinite()
 
-from deepwishart import _native
-print(_native.status())
+from deepwishart import native
+print(native.status())
 """
 
 
@@ -32,7 +32,7 @@ def cache(tmp_path):
     folder = tmp_path / "deepwishart" / "native"
     folder.mkdir(parents=True)
     folder.chmod(0o700)
-    shutil.copy(_native.build(), folder)
+    shutil.copy(native.build(), folder)
     return folder
 
 

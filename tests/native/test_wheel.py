@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepwishart._native import checked, compiler, prebuilt
+from deepwishart.native import checked, compiler, prebuilt
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import torch
 import deepwishart as dw
-from deepwishart import _native
+from deepwishart import native
 
 X = torch.linspace(-1, 1, 30, dtype=torch.float64).unsqueeze(-1)
 torch.manual_seed(0)
@@ -28,7 +28,7 @@ generator = torch.Generator().manual_seed(0)
 bound = dw.elbo(model, X, X.sin(), num_data=30, num_samples=2, generator=generator)
 bound.backward()
 slope = sum(p.grad.abs().sum().item() for p in model.parameters())
-used = str(_native.library()) if _native.status() == "loaded" else _native.status()
+used = str(native.library()) if native.status() == "loaded" else native.status()
 found = [used, bound.item(), slope]
 """
 
@@ -73,7 +73,7 @@ def test_a_wheel_carries_its_operations_to_where_there_is_no_compiler(tmp_path, 
     carried = [name for name in content.namelist() if name.endswith(".so")]
     assert len(carried) == len(prebuilt._families())
     for name in carried:
-        assert name.startswith(f"deepwishart/_native/prebuilt/{prebuilt.torch_name()}/")
+        assert name.startswith(f"deepwishart/native/prebuilt/{prebuilt.torch_name()}/")
         assert str(ROOT).encode() not in content.read(name)
 
     python = fresh_environment(tmp_path / "fresh")
@@ -82,7 +82,7 @@ def test_a_wheel_carries_its_operations_to_where_there_is_no_compiler(tmp_path, 
     without = {"PYTHONPATH": "", "PATH": "", "HOME": str(home), "XDG_CACHE_HOME": str(home)}
     here: dict = {}
     exec(SCRIPT, here)
-    old = "from deepwishart._native import prebuilt; prebuilt.flags = frozenset\n"
+    old = "from deepwishart.native import prebuilt; prebuilt.flags = frozenset\n"
     for processor in ("", old):
         script = f"{processor}{SCRIPT}import json; print(json.dumps(found))"
         used, *values = json.loads(run(python, "-c", script, **without))

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 import deepwishart as dw
 from deepwishart import plots
-from deepwishart.models import FunctionSamples
+from deepwishart.posterior import FunctionSamples
 
 X_DATA, Y_DATA = np.array([-1.0, 0.5]), np.array([0.25, -0.75])
 

@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 import deepwishart as dw
 from deepwishart.likelihoods import Categorical, HeteroscedasticGaussian, Poisson
-from deepwishart.linalg import CholeskyError
-from deepwishart.models import ProcessSample
+from deepwishart.model import ProcessSample
+from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.training import CheckpointStore, History, Protocol, train
 
 CASES: dict[str, dict[str, Any]] = {

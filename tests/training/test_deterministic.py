@@ -7,7 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 import deepwishart as dw
-from deepwishart.objectives import elbo
+from deepwishart.bound import elbo
 from deepwishart.training import deterministic, train_deterministic
 
 

@@ -6,15 +6,15 @@ import shutil
 import pytest
 import torch
 
-from deepwishart import objectives
-from deepwishart.linalg import CholeskyError
-from deepwishart.randomness import Randomness
+from deepwishart import bound
+from deepwishart.numerics.linalg import CholeskyError
+from deepwishart.random import Randomness
 from deepwishart.training import Checkpoint, CheckpointStore, History, TrainingError, guard, train
 from deepwishart.training.batches import Minibatches
 from deepwishart.training.guard import MAX_TRIES, explain
 from deepwishart.training.state import TrainingState
 
-TRUE_ELBO = objectives.elbo
+TRUE_ELBO = bound.elbo
 
 
 def poison_parameter(model, value):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart import objectives
+from deepwishart import bound
 from deepwishart.training import CheckpointStore, History, Protocol, train
 
 
@@ -137,7 +137,7 @@ def test_ctrl_c_finishes_the_step_and_stops(data, make_model, protocol, tmp_path
 
 
 def test_ctrl_c_twice_drops_the_step(data, make_model, protocol, monkeypatch, same):
-    true_elbo, calls = objectives.elbo, []
+    true_elbo, calls = bound.elbo, []
 
     def impatient(*arguments, **options):
         calls.append(1)

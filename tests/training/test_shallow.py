@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart.objectives import elbo
+from deepwishart.bound import elbo
 from deepwishart.training import CheckpointStore, Protocol, start_from_shallow, train
 
 

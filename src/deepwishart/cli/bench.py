@@ -63,8 +63,8 @@ def step(
     import torch
 
     from deepwishart.benchmark import Shape, environment, measure
-    from deepwishart.models import PROCESSES
     from deepwishart.reproduction.sweeps.spec import DTYPES
+    from deepwishart.spec import PROCESSES
 
     shape = Shape(rows, features, inducing, samples)
     wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, DTYPES)]

@@ -38,10 +38,10 @@ from deepwishart.estimators import (
 )
 from deepwishart.estimators.record import check_record, from_record, to_record
 from deepwishart.estimators.schema import is_count, require
-from deepwishart.models.posterior import Posterior
-from deepwishart.models.prior import Prior
 from deepwishart.persistence import ModelFileError, read_model, write_model
+from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
+from deepwishart.prior import Prior
 from deepwishart.tables import Column, TableEncoder
 
 __all__ = ["ModelDirectory", "SavedModel"]

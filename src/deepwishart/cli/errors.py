@@ -108,7 +108,7 @@ def _explain(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"There is not enough memory: {error}"
-    linalg = sys.modules.get("deepwishart.linalg")  # torch is not to be imported for this
+    linalg = sys.modules.get("deepwishart.numerics.linalg")  # torch is not to be imported for this
     if linalg is not None and isinstance(error, linalg.CholeskyError):
         return f"The model cannot be evaluated: {error}"
     # The parser's own errors; their class belongs to whichever click typer brings along.

@@ -29,7 +29,7 @@ from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, De
 from deepwishart.estimators.checks import LIKELIHOODS, check_counts, check_parameters
 from deepwishart.likelihoods import Gaussian
 from deepwishart.likelihoods.counts import CountLikelihood
-from deepwishart.linalg import CholeskyError
+from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.tables.problems import listing
 from deepwishart.training import TrainingError
 

@@ -191,8 +191,8 @@ def _plan(
 ) -> list[RunSpec]:
     """The list of runs, everything checked; no data are needed to know it."""
     from deepwishart import datasets, kernels
-    from deepwishart.models import PROCESSES
     from deepwishart.reproduction.sweeps import expand, parse_numbers, settings_version
+    from deepwishart.spec import PROCESSES
     from deepwishart.training import Protocol
 
     chosen = tuple(dict.fromkeys(processes or ("dwp", "dgp")))

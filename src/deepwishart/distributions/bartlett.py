@@ -19,8 +19,8 @@ import math
 import torch
 from torch import Tensor
 
-from deepwishart import linalg
 from deepwishart._support.arguments import check_generator
+from deepwishart.numerics import linalg
 
 
 def rank_of(df: float | Tensor, dimension: int) -> int:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from deepwishart import linalg
 from deepwishart.distributions.bartlett import root_of
+from deepwishart.numerics import linalg
 
 
 class PositiveSemidefinite(constraints.Constraint):

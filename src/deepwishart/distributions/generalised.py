@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart import linalg
 from deepwishart.distributions import bartlett, moments
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
-from deepwishart.operations.mix import Mixed
+from deepwishart.numerics import linalg
+from deepwishart.numerics.mix import Mixed
 
 
 class GeneralisedSingularWishart(GramDistribution):

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.types import _size
 
-from deepwishart import linalg
 from deepwishart.distributions.bartlett import rank_of, root_of
 from deepwishart.distributions.constraints import PositiveSemidefinite
-from deepwishart.operations.mix import Mixed, formed
+from deepwishart.numerics import linalg
+from deepwishart.numerics.mix import Mixed, formed
 
 NO_SAMPLE_SHAPE = torch.Size()
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from deepwishart import linalg
 from deepwishart.distributions.bartlett import concentrations, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 from deepwishart.distributions.wishart import log_multivariate_gamma
+from deepwishart.numerics import linalg
 
 
 class InverseWishart(GramDistribution):

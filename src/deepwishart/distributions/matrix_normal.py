@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart import linalg
 from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, SeededDistribution, check_scale_tril
+from deepwishart.numerics import linalg
 
 
 class MatrixNormal(SeededDistribution):

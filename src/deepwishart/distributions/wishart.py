@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.types import _size
 
-from deepwishart import linalg
 from deepwishart.distributions.bartlett import concentrations, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
+from deepwishart.numerics import linalg
 
 
 class Wishart(GramDistribution):

@@ -29,7 +29,7 @@ from deepwishart.estimators.schema import STRUCTURE
 from deepwishart.estimators.search import Candidate, Fitted, inducing_points, search_model
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
-from deepwishart.models import DeepKernelProcess
+from deepwishart.model import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
 from deepwishart.predict import Predictive
 from deepwishart.training import (

@@ -16,7 +16,7 @@ from deepwishart._support.choices import check_choice
 from deepwishart._support.machine import resolve_device
 from deepwishart.layers.wishart import POSTERIORS
 from deepwishart.likelihoods import Likelihood
-from deepwishart.models import OUTPUTS, PROCESSES
+from deepwishart.spec import OUTPUTS, PROCESSES
 from deepwishart.training import Protocol
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from deepwishart import metrics
+from deepwishart.bound import elbo
 from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods.counts import Counts
-from deepwishart.models import DeepKernelProcess
-from deepwishart.objectives import elbo
+from deepwishart.model import DeepKernelProcess
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block

@@ -12,8 +12,10 @@ from torch import Tensor
 
 from deepwishart._support.arguments import probabilities, tensor
 from deepwishart.estimators.standardise import Standardiser
-from deepwishart.models import DeepKernelProcess, Posterior, build
+from deepwishart.model import DeepKernelProcess
+from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
+from deepwishart.start import build
 
 
 @dataclass

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from deepwishart.estimators.checks import DTYPES
 from deepwishart.layers.wishart import POSTERIORS
-from deepwishart.models import OUTPUTS
 from deepwishart.persistence import ModelFileError
+from deepwishart.spec import OUTPUTS
 from deepwishart.training.history import COLUMNS
 
 # What the shape and meaning of a model's parameters depend on.

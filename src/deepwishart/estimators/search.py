@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from deepwishart.estimators.evaluation import Bound
 from deepwishart.estimators.scaled_model import ScaledModel
-from deepwishart.linalg import CholeskyError
+from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.training import History, TrainingError
 
 DEEPEST = 3  # each layer more is as long again, and most gains come from the first two

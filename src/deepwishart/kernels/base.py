@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from deepwishart import linalg
 from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
-from deepwishart.operations.gaussian import GaussianKernel
+from deepwishart.numerics import linalg
+from deepwishart.numerics.gaussian import GaussianKernel
 
 if TYPE_CHECKING:
     from deepwishart.kernels.combinators import Product, Scale, Sum

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from deepwishart.kernels.stationary import Stationary
-from deepwishart.operations.gaussian import GaussianKernel, gaussian_square
+from deepwishart.numerics.gaussian import GaussianKernel, gaussian_square
 
 
 class SquaredExponential(Stationary):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from deepwishart.randomness import Randomness, RowRandomness
+from deepwishart.random import Randomness, RowRandomness
 
 __all__ = ["GramInducing", "GramRows", "Inducing", "Layer", "LayerSample", "NamedPart", "Rows"]
 
@@ -124,9 +124,14 @@ class Layer(NamedPart, ABC):
         """
 
     @abstractmethod
-    def start_from(self, inducing: Inducing, features: Tensor) -> Inducing:
+    def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.03) -> Inducing:
         """Set the posterior so that it starts close to ``features`` ``(P, width)`` at the inducing
         points, given the previous layer's starting values.
+
+        Args:
+            inducing: those values.
+            features: what this layer is to start close to.
+            noise: variance, relative to the prior's, with which ``features`` count as observed.
 
         Returns:
             This layer's starting values, for the next layer.

@@ -24,17 +24,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from deepwishart import linalg
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
 from deepwishart.layers.gaussian import GaussianSample, JointMoments
 from deepwishart.layers.output import OutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
-from deepwishart.operations.collapsed import row_sums
-from deepwishart.operations.condition import condition
-from deepwishart.operations.draw_rows import condition_on_form
-from deepwishart.operations.explained import explained
-from deepwishart.randomness import Randomness
+from deepwishart.numerics import linalg
+from deepwishart.numerics.collapsed import row_sums
+from deepwishart.numerics.condition import condition
+from deepwishart.numerics.draw_rows import condition_on_form
+from deepwishart.numerics.explained import explained
+from deepwishart.random import Randomness
 
 __all__ = ["CollapsedOutputLayer", "CollapsedSample"]
 
@@ -92,6 +92,11 @@ class CollapsedOutputLayer(OutputLayer):
         super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
         own = None if inducing_inputs is None else nn.Parameter(inducing_inputs.clone())
         self.register_parameter("inducing_inputs", own)
+
+    def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
+        """Inducing points of its own start where the layer below does; nothing else is learned."""
+        if self.inducing_inputs is not None and isinstance(inducing, Tensor):
+            self.inducing_inputs.data.copy_(inducing)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from deepwishart import linalg
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
 from deepwishart.layers.gaussian import (
@@ -27,10 +26,25 @@ from deepwishart.layers.gaussian import (
     JointMoments,
 )
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
-from deepwishart.operations.gaussian import formed
-from deepwishart.randomness import Randomness
+from deepwishart.numerics import linalg
+from deepwishart.numerics.gaussian import formed
+from deepwishart.random import Randomness
 
-__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
+__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer", "linear_map"]
+
+_LEAST_NOISE = _LEAST_ROOT = 1e-2  # of a start: relative to the prior's variance, and R_d
+_OUTPUT_ROOT = 0.1
+
+
+def linear_map(inputs: Tensor, width: int) -> Tensor:
+    """``(D, width)``: the identity, padded with zeros to a larger width; the leading principal
+    directions of ``inputs`` for a smaller one."""
+    features = inputs.shape[1]
+    if width >= features:
+        return torch.eye(features, width, dtype=inputs.dtype, device=inputs.device)
+    centred = inputs - inputs.mean(0)
+    directions = torch.linalg.svd(centred, full_matrices=True).Vh
+    return directions[:width].mT.contiguous()
 
 
 @dataclass(frozen=True)
@@ -81,15 +95,13 @@ class WhitenedInducing(nn.Module):
     r"""Inducing inputs :math:`Z`, ``(P, D_in)``, and :math:`q(e_d)` of each column, with
     :math:`R_d` at first a multiple of the identity."""
 
-    def __init__(self, inputs: Tensor, width: int, initial_root: float) -> None:
+    def __init__(self, inputs: Tensor, width: int) -> None:
         super().__init__()
         size, dtype = inputs.shape[0], inputs.dtype
         self.inputs = nn.Parameter(inputs.clone())
         self.mean = nn.Parameter(torch.zeros(size, width, dtype=dtype))
         self.root_lower = nn.Parameter(torch.zeros(width, size, size, dtype=dtype))
-        self.log_root_diagonal = nn.Parameter(
-            torch.full((width, size), math.log(initial_root), dtype=dtype)
-        )
+        self.log_root_diagonal = nn.Parameter(torch.zeros(width, size, dtype=dtype))
 
     @property
     def root(self) -> Tensor:
@@ -105,11 +117,19 @@ class WhitenedInducing(nn.Module):
 
     @torch.no_grad()
     def start_from(
-        self, prior: Covariance, jitter: float, inputs: Tensor, features: Tensor, ridge: float
+        self,
+        prior: Covariance,
+        jitter: float,
+        inputs: Tensor,
+        features: Tensor,
+        ridge: float,
+        root: float,
     ) -> None:
         r"""Start at the GP regression on ``features`` at the inducing inputs, which become
         ``inputs``: :math:`m = L^\top (\Sigma + \lambda \bar k I)^{-1} F`, with ``ridge``
-        :math:`\lambda` relative to the prior variance."""
+        :math:`\lambda` relative to the prior variance; :math:`R_d` becomes ``root`` times the
+        identity."""
+        self.log_root_diagonal.fill_(math.log(root))
         self.inputs.copy_(inputs)
         covariance = prior.inducing(inputs, jitter)
         lower = linalg.cholesky(covariance)
@@ -151,9 +171,6 @@ class DoublyStochasticLayer(GaussianLayer):
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
         mean_weights: :math:`W`, ``(D_in, width)``, or ``None`` for a zero mean.
-        initial_root: initial :math:`R_d` as a multiple of the identity.
-        start_noise: variance, relative to the prior's, with which :meth:`start_from` takes features
-            to be observed.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ZZ}`.
 
@@ -176,15 +193,12 @@ class DoublyStochasticLayer(GaussianLayer):
         width: int,
         *,
         mean_weights: Tensor | None = None,
-        initial_root: float = 1.0,
-        start_noise: float = 1e-2,
         name: str = "layer 1",
         jitter: float = 1e-6,
     ) -> None:
         super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
-        self.whitened = WhitenedInducing(inducing_inputs, width, initial_root)
+        self.whitened = WhitenedInducing(inducing_inputs, width)
         self.register_buffer("mean_weights", mean_weights)
-        self.start_noise = start_noise
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
@@ -192,13 +206,17 @@ class DoublyStochasticLayer(GaussianLayer):
         return self.whitened.sample(self, self.mean_weights, random, integrate)
 
     @torch.no_grad()
-    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
+    def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.01) -> Tensor:
+        """Start at ``features``, or where there is a linear mean function at that, which becomes
+        the leading principal directions of the inducing points."""
         assert isinstance(inducing, Tensor)
-        mean = 0.0 if self.mean_weights is None else inducing @ self.mean_weights
-        target = features - mean
-        self.whitened.start_from(
-            self.covariance, self.jitter, inducing, target, ridge=self.start_noise
-        )
+        target, noise = features, max(_LEAST_NOISE, noise)
+        if self.mean_weights is not None:
+            self.mean_weights.copy_(linear_map(inducing, self.width))
+            features = inducing @ self.mean_weights
+            target = torch.zeros_like(features)
+        root = max(_LEAST_ROOT, (noise / (1.0 + noise)) ** 0.5)
+        self.whitened.start_from(self.covariance, self.jitter, inducing, target, noise, root)
         return features
 
 
@@ -208,14 +226,13 @@ class DoublyStochasticOutputLayer(OutputLayer):
     Args:
         kernel: kernel applied to the previous layer's features.
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
-        targets: latents at those points to start from, ``(P, D)``.
-        precision: of those, to start with.
+        width: number of columns.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ZZ}`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> x = torch.linspace(-1, 1, 5)[:, None]
-    >>> layer = DoublyStochasticOutputLayer(SquaredExponential(), x, x.sin(), precision=9.0)
+    >>> layer = DoublyStochasticOutputLayer(SquaredExponential(), x, width=1)
     >>> layer.sample(x, Randomness(10, dtype=torch.float32)).function.moments(x)[1].shape
     torch.Size([5, 1])
     """
@@ -224,16 +241,18 @@ class DoublyStochasticOutputLayer(OutputLayer):
         self,
         kernel: Kernel,
         inducing_inputs: Tensor,
-        targets: Tensor,
+        width: int,
         *,
-        precision: float,
         name: str = "the output layer",
         jitter: float = 1e-6,
     ) -> None:
-        super().__init__(kernel, targets.shape[1], variance=1.0, name=name, jitter=jitter)
-        self.whitened = WhitenedInducing(inducing_inputs, targets.shape[1], initial_root=0.1)
-        ridge = 1.0 / precision
-        self.whitened.start_from(self.covariance, jitter, inducing_inputs, targets, ridge)
+        super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
+        self.whitened = WhitenedInducing(inducing_inputs, width)
+
+    def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
+        assert isinstance(inducing, Tensor)
+        options = (inducing, latents, 1.0 / precision, _OUTPUT_ROOT)
+        self.whitened.start_from(self.covariance, self.jitter, *options)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from deepwishart import linalg
 from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import (
@@ -22,10 +21,11 @@ from deepwishart.layers.base import (
     NamedPart,
     Rows,
 )
-from deepwishart.operations.condition import condition
-from deepwishart.operations.draw_rows import Conditional, draw_rows
-from deepwishart.operations.gaussian import GaussianKernel
-from deepwishart.randomness import RowRandomness
+from deepwishart.numerics import linalg
+from deepwishart.numerics.condition import condition
+from deepwishart.numerics.draw_rows import Conditional, draw_rows
+from deepwishart.numerics.gaussian import GaussianKernel
+from deepwishart.random import RowRandomness
 
 __all__ = [
     "ConditionalSample",

@@ -16,15 +16,17 @@ import math
 import torch
 from torch import Tensor, nn
 
-from deepwishart import linalg
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
-from deepwishart.operations.draw_rows import Conditional
-from deepwishart.operations.observe import Observations, observe
-from deepwishart.randomness import Randomness
+from deepwishart.numerics import linalg
+from deepwishart.numerics.draw_rows import Conditional
+from deepwishart.numerics.observe import Observations, observe
+from deepwishart.random import Randomness
 
 __all__ = ["GlobalInducingLayer", "PseudoObservations"]
+
+_LEAST_NOISE = 0.01  # of a start, relative to the prior's variance
 
 
 class PseudoObservations(nn.Module):
@@ -44,6 +46,12 @@ class PseudoObservations(nn.Module):
         :math:`e^{\text{log\_precision}/2}` so that a precision can change by orders of magnitude in
         few steps."""
         return (0.5 * self.log_precision).exp() * self.precision_shape
+
+    @torch.no_grad()
+    def set(self, targets: Tensor, precision: float) -> None:
+        r"""Set :math:`v` and a precision that is the same for all."""
+        self.targets.copy_(targets)
+        self.log_precision.fill_(math.log(precision))
 
     def observe(self, covariance: Tensor, what: str) -> Observations:
         r"""Condition :math:`\mathcal N(0, \Sigma)` on them."""
@@ -124,6 +132,6 @@ class GlobalInducingLayer(GaussianLayer):
         return ConditionalSample(self, inducing, log_ratio, given)
 
     @torch.no_grad()
-    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
-        self.pseudo.targets.copy_(features)
+    def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.01) -> Tensor:
+        self.pseudo.set(features, self.width / max(_LEAST_NOISE, noise))
         return features

@@ -9,7 +9,7 @@ from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, ProjectedSample
 from deepwishart.layers.global_inducing import PseudoObservations
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
-from deepwishart.randomness import Randomness
+from deepwishart.random import Randomness
 
 __all__ = ["GPOutputLayer"]
 
@@ -57,6 +57,9 @@ class GPOutputLayer(OutputLayer):
     ) -> None:
         super().__init__(kernel, pseudo_targets.shape[1], variance=1.0, name=name, jitter=jitter)
         self.pseudo = PseudoObservations(pseudo_targets, precision)
+
+    def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
+        self.pseudo.set(latents, precision)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from deepwishart import linalg
 from deepwishart.distributions import InverseWishart
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
 from deepwishart.layers.gaussian import Covariance
-from deepwishart.operations.gaussian import formed
-from deepwishart.randomness import Randomness, RowRandomness
+from deepwishart.numerics import linalg
+from deepwishart.numerics.gaussian import formed
+from deepwishart.random import Randomness, RowRandomness
 
 __all__ = ["InverseWishartLayer"]
 
@@ -88,7 +88,6 @@ class InverseWishartLayer(Layer):
     Args:
         kernel: kernel applied to the previous layer.
         num_inducing: number of inducing points P.
-        generator: randomness of the initial :math:`V`, which :meth:`start_from` replaces.
         degrees: initial :math:`\delta`, learned; large values tie :math:`G` to :math:`K`.
         extra_degrees: initial :math:`\gamma`, learned.
         name: how errors call this layer.
@@ -97,7 +96,7 @@ class InverseWishartLayer(Layer):
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> generator = torch.Generator().manual_seed(0)
-    >>> layer = InverseWishartLayer(SquaredExponential(), num_inducing=5, generator=generator)
+    >>> layer = InverseWishartLayer(SquaredExponential(), num_inducing=5)
     >>> points = torch.randn(5, 2, generator=generator, dtype=torch.float64)
     >>> sample = layer.sample(points, Randomness(10, generator))
     >>> sample.inducing.gram.shape, sample.log_ratio.shape
@@ -109,7 +108,6 @@ class InverseWishartLayer(Layer):
         kernel: Kernel,
         num_inducing: int,
         *,
-        generator: torch.Generator,
         degrees: float = 10.0,
         extra_degrees: float = 10.0,
         name: str = "layer 1",
@@ -121,8 +119,7 @@ class InverseWishartLayer(Layer):
         self.num_inducing = num_inducing
         self.log_degrees = nn.Parameter(torch.tensor(math.log(degrees), dtype=dtype))
         self.log_extra_degrees = nn.Parameter(torch.tensor(math.log(extra_degrees), dtype=dtype))
-        standard = torch.randn(num_inducing, num_inducing, generator=generator, dtype=dtype)
-        self.learned_root = nn.Parameter(standard / math.sqrt(num_inducing))
+        self.learned_root = nn.Parameter(torch.eye(num_inducing, dtype=dtype))
 
     @property
     def covariance(self) -> Covariance:
@@ -130,10 +127,10 @@ class InverseWishartLayer(Layer):
         return Covariance(self.kernel)
 
     @torch.no_grad()
-    def start_from(self, inducing: Inducing, features: Tensor) -> GramInducing:
+    def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.0) -> GramInducing:
         r"""Start at the prior's mean: :math:`V V^\top = \gamma K` gives
-        :math:`\mathbb E_Q[G] = K`. ``features`` play no part, a Gram matrix of full rank has
-        none."""
+        :math:`\mathbb E_Q[G] = K`. ``features`` and ``noise`` play no part: a Gram matrix of
+        full rank has no features."""
         kernel = self.covariance.inducing(inducing, self.jitter)
         lower = linalg.cholesky(kernel, what=f"the kernel matrix of {self.name}")
         self.learned_root.copy_(lower * (0.5 * self.log_extra_degrees).exp())

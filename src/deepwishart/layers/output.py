@@ -16,7 +16,7 @@ from torch import Tensor
 from deepwishart.layers.base import Inducing, Rows
 from deepwishart.layers.gaussian import GaussianPrior, GaussianSample
 from deepwishart.likelihoods import Likelihood
-from deepwishart.randomness import Randomness
+from deepwishart.random import Randomness
 
 __all__ = ["InducingOutputSample", "OutputLayer", "OutputSample", "Summary", "add_summaries"]
 
@@ -90,6 +90,17 @@ class OutputLayer(GaussianPrior, ABC):
 
     #: Whether the bound and predictions need all training rows at once.
     needs_rows = False
+
+    @abstractmethod
+    def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
+        """Start close to ``latents`` ``(P, D)`` at the inducing points, as if they had been observed
+        with this precision.
+
+        Args:
+            inducing: the starting values of the layer below.
+            latents: what the latent functions are to be.
+            precision: of them.
+        """
 
     @abstractmethod
     def sample(

@@ -13,7 +13,7 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, NamedPart, Rows
 from deepwishart.layers.gaussian import GaussianSample, JointMoments
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
-from deepwishart.randomness import Randomness
+from deepwishart.random import Randomness
 
 __all__ = ["StackedOutputLayer"]
 
@@ -48,6 +48,11 @@ class StackedOutputLayer(OutputLayer):
     def kernel(self) -> Kernel:  # type: ignore[override]
         """The kernel of the first columns."""
         return cast(OutputLayer, self.parts[0]).kernel
+
+    def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
+        widths = [cast(OutputLayer, part).width for part in self.parts]
+        for part, columns in zip(self.parts, latents.split(widths, dim=-1), strict=True):
+            cast(OutputLayer, part).start_from(inducing, columns, precision)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True

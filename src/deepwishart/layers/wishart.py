@@ -7,20 +7,21 @@ import math
 import torch
 from torch import Tensor, nn
 
-from deepwishart import linalg
 from deepwishart._support.choices import check_choice
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import concentrations, rank_of
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
-from deepwishart.operations.draw_rows import Conditional
-from deepwishart.operations.mix import Mixed
-from deepwishart.operations.wishart import draw_and_score
-from deepwishart.randomness import Randomness
+from deepwishart.numerics import linalg
+from deepwishart.numerics.draw_rows import Conditional
+from deepwishart.numerics.mix import Mixed
+from deepwishart.numerics.wishart import draw_and_score
+from deepwishart.random import Randomness
 
 __all__ = ["POSTERIORS", "WishartLayer"]
 
+_LEAST_NOISE = 0.03  # of a start, relative to the prior's variance
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
 
 
@@ -41,30 +42,28 @@ class WishartLayer(GaussianLayer):
         kernel: kernel applied to the previous layer.
         width: degrees of freedom :math:`\nu`.
         num_inducing: number of inducing points P.
-        generator: randomness of the initial :math:`\mu` and :math:`V`, which
-            :meth:`start_from` replaces.
         posterior: ``"bartlett"`` is the paper's; ``"rows"``, ``"columns"`` and ``"rows_columns"``
             mix what they say.
         sticking_the_landing: score :math:`Q` with :math:`\alpha, \beta, \mu, \sigma` detached
             (Roeder et al. 2017), which leaves the gradient unbiased and takes away the noise that
             the score's own dependence on them would add.
-        initial_mixing: initial :math:`q`. The paper's experiments start at 0.018; values from 1e-4
-            down were measured to train faster (docs, "Choosing").
-        start_noise: variance :math:`\lambda`, relative to the prior's, with which
-            :meth:`start_from` takes features to be observed.
+        initial_mixing: initial :math:`q`. The paper's experiments start at 0.018; with 0 there is no
+            learned scale, and training is faster (docs, "Choosing").
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
         dtype: of the parameters.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> generator = torch.Generator().manual_seed(0)
-    >>> layer = WishartLayer(SquaredExponential(), 3, num_inducing=5, generator=generator)
+    >>> layer = WishartLayer(SquaredExponential(), 3, num_inducing=5)
     >>> points = torch.randn(5, 2, generator=generator, dtype=torch.float64)
     >>> sample = layer.sample(points, Randomness(10, generator))
     >>> sample.inducing.shape, sample.log_ratio.shape
     (torch.Size([10, 5, 3]), torch.Size([10]))
     """
 
+    mixing_logit: nn.Parameter | None
+    learned_root: nn.Parameter | None
     rows_mixing: nn.Parameter | None
     columns_mixing: nn.Parameter | None
 
@@ -74,42 +73,37 @@ class WishartLayer(GaussianLayer):
         width: int,
         num_inducing: int,
         *,
-        generator: torch.Generator,
         posterior: str = "bartlett",
         sticking_the_landing: bool = True,
-        initial_mixing: float = 1e-6,
-        start_noise: float = 0.03,
+        initial_mixing: float = 0.0,
         name: str = "layer 1",
         jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
         self.sticking_the_landing = sticking_the_landing
-        self.start_noise = start_noise
         rank = rank_of(width, num_inducing)
-
-        def normal(columns: int) -> Tensor:
-            drawn = torch.randn(num_inducing, columns, generator=generator, dtype=dtype)
-            return drawn / math.sqrt(columns)
-
         alpha = concentrations(width, rank, torch.empty((), dtype=dtype))
         self.log_concentration = nn.Parameter(alpha.log())
         self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
-        self.mean = nn.Parameter(normal(rank))
+        self.mean = nn.Parameter(torch.zeros(num_inducing, rank, dtype=dtype))
         self.log_deviation = nn.Parameter(torch.full((num_inducing, rank), -3.0, dtype=dtype))
-        logit = math.log(initial_mixing / (1.0 - initial_mixing))
-        self.mixing_logit = nn.Parameter(torch.tensor(logit, dtype=dtype))
-        self.learned_root = nn.Parameter(normal(num_inducing))
+        self.mixing_logit = self.learned_root = None
+        if initial_mixing:
+            logit = math.log(initial_mixing / (1.0 - initial_mixing))
+            self.mixing_logit = nn.Parameter(torch.tensor(logit, dtype=dtype))
+            self.learned_root = nn.Parameter(torch.eye(num_inducing, dtype=dtype))
         check_choice("posterior", posterior, POSTERIORS)
         for name, size in (("rows", num_inducing), ("columns", rank)):
             mixed = name in posterior
             zero = nn.Parameter(torch.zeros(size, size, dtype=dtype)) if mixed else None
             self.register_parameter(f"{name}_mixing", zero)
 
-    @property
-    def mixing(self) -> Tensor:
-        r"""The weight :math:`q \in (0, 1)` of the learned scale :math:`V V^\top`."""
-        return self.mixing_logit.sigmoid()
+    def posterior_scale(self, covariance: Tensor) -> Tensor | Mixed:
+        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`; :math:`\Sigma_{ii}` without a learned scale."""
+        if self.learned_root is None or self.mixing_logit is None:
+            return covariance
+        return Mixed(covariance, self.learned_root, self.mixing_logit.sigmoid())
 
     def inducing_prior(self, covariance: Tensor) -> Wishart:
         r""":math:`P(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii} = \tfrac1\nu K_{ii}`, jitter
@@ -124,7 +118,7 @@ class WishartLayer(GaussianLayer):
             self.log_rate.exp(),
             self.mean,
             self.log_deviation.exp(),
-            covariance_matrix=Mixed(covariance, self.learned_root, self.mixing),
+            covariance_matrix=self.posterior_scale(covariance),
             validate_args=False,
             row_mixing=_unit_lower(self.rows_mixing),
             column_mixing=_unit_lower(self.columns_mixing),
@@ -145,9 +139,9 @@ class WishartLayer(GaussianLayer):
         return ConditionalSample(self, inducing, log_ratio, _padded(given, self.width))
 
     @torch.no_grad()
-    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
+    def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.03) -> Tensor:
         r"""Start as if ``features`` :math:`F` had been observed with noise of variance
-        :math:`\tau^2 = \lambda/\nu`, coordinate by coordinate:
+        :math:`\tau^2 = \lambda/\nu`, :math:`\lambda \ge 0.03`, coordinate by coordinate:
 
         .. math:: A = (L^\top L + \tau^2 I)^{-1} L^\top F U, \qquad
                   \sigma_{ij}^2 = \big(1 + |L_{:i}|^2/\tau^2\big)^{-1}, \qquad V V^\top = \Sigma,
@@ -157,25 +151,26 @@ class WishartLayer(GaussianLayer):
         squared diagonal of :math:`A` is at least its prior mean times
         :math:`\lambda/(1 + \lambda)`.
         """
-        rank = self.mean.shape[-1]
+        rank, noise = self.mean.shape[-1], max(_LEAST_NOISE, noise)
         covariance = self.covariance.inducing(inducing, self.jitter)
         lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
         rotation = torch.linalg.qr(features[:rank].mT).Q
         rotated = features @ rotation
         rotated = rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)
-        tau2 = self.start_noise * self.variance
+        tau2 = noise * self.variance
         inner = lower.mT @ lower
         eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
         observed = linalg.cholesky(inner + tau2 * eye, what=f"the start of {self.name}")
         centre = torch.cholesky_solve(lower.mT @ rotated, observed).tril()
         expected = 2.0 * self.log_concentration.exp()  # of the squares, under the prior
-        least = (expected * self.start_noise / (1.0 + self.start_noise)).sqrt()
+        least = (expected * noise / (1.0 + noise)).sqrt()
         diagonal = torch.maximum(centre.diagonal(), least)
         centre.diagonal().copy_(diagonal)
         self.mean.copy_(centre)
         self.log_deviation.copy_(-0.5 * torch.log1p(inner.diagonal() / tau2).unsqueeze(-1))
         self.log_rate.copy_(self.log_concentration - 2.0 * diagonal.log())
-        self.learned_root.copy_(lower)
+        if self.learned_root is not None:
+            self.learned_root.copy_(lower)
         return nn.functional.pad(lower @ centre, (0, self.width - rank))
 
     def prior(self, kernel_matrix: Tensor) -> Wishart:

@@ -7,7 +7,20 @@ from deepwishart.likelihoods.gaussian import Gaussian
 from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
 from deepwishart.likelihoods.student_t import StudentT
 
+#: Likelihoods by name.
+NAMES: dict[str, type[Likelihood]] = {
+    "gaussian": Gaussian,
+    "heteroscedastic": HeteroscedasticGaussian,
+    "student_t": StudentT,
+    "heteroscedastic_t": HeteroscedasticStudentT,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "bernoulli": Bernoulli,
+    "categorical": Categorical,
+}
+
 __all__ = [
+    "NAMES",
     "Bernoulli",
     "Categorical",
     "ClassLikelihood",

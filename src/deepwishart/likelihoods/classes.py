@@ -13,9 +13,9 @@ from torch.distributions import Bernoulli as TorchBernoulli
 from torch.distributions import Categorical as TorchCategorical
 from torch.nn.functional import logsigmoid
 
-from deepwishart import linalg
 from deepwishart._support.choices import check_choice
 from deepwishart.likelihoods.base import Likelihood, Mixture
+from deepwishart.numerics import linalg
 
 __all__ = ["Bernoulli", "Categorical", "ClassLikelihood"]
 

@@ -224,7 +224,7 @@ class Poisson(CountLikelihood):
         exposure: counts were made over times, areas or populations :math:`e` that differ from row
             to row, :math:`\lambda = e\, c\, e^f`. In training, ``y`` then has one more column, the
             last, with :math:`\log e`, and predictions are for :math:`e = 1` unless told otherwise
-            (``offset`` of :meth:`deepwishart.models.Posterior.predict`).
+            (``offset`` of :meth:`deepwishart.posterior.Posterior.predict`).
         dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = Poisson(1)

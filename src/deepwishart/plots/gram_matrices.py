@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from deepwishart.layers import InverseWishartLayer
-from deepwishart.models import DeepKernelProcess
+from deepwishart.model import DeepKernelProcess
 from deepwishart.plots.style import MAP, new_figure, tidy
 
 

@@ -84,7 +84,7 @@ def compare_posteriors(
         x, data, input_label, target: as there.
 
     >>> import torch
-    >>> from deepwishart.models import FunctionSamples
+    >>> from deepwishart.posterior import FunctionSamples
     >>> x = np.linspace(-1, 1, 5)
     >>> samples = FunctionSamples(torch.randn(3, 5, 1), [torch.randn(3, 5, 2)])
     >>> one = (samples, (x, abs(x) + 1))

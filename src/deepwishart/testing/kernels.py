@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart import linalg
 from deepwishart.kernels.base import Kernel
+from deepwishart.numerics import linalg
 from deepwishart.testing.requirements import Requirements
 
 _ANY_NUMBER_OF_FEATURES = 3

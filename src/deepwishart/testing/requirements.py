@@ -13,7 +13,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from deepwishart.layers.base import Layer
 from deepwishart.layers.output import OutputLayer
-from deepwishart.randomness import Randomness, RowRandomness
+from deepwishart.random import Randomness, RowRandomness
 
 SAMPLES, MANY_SAMPLES, ROWS = 3, 4000, 4
 

@@ -10,9 +10,9 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
+from deepwishart.bound import elbo, importance_weighted_bound
 from deepwishart.layers import CollapsedOutputLayer
-from deepwishart.models import DeepKernelProcess
-from deepwishart.objectives import elbo, importance_weighted_bound
+from deepwishart.model import DeepKernelProcess
 from deepwishart.training.distributed import NUMERICAL_ERRORS
 from deepwishart.training.guard import interrupts_noted
 from deepwishart.training.history import COLUMNS, History

@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from deepwishart import objectives
+from deepwishart import bound
 from deepwishart.layers.output import Summary
-from deepwishart.linalg import CholeskyError
-from deepwishart.models import DeepKernelProcess, ProcessSample
-from deepwishart.randomness import Randomness
+from deepwishart.model import DeepKernelProcess, ProcessSample
+from deepwishart.numerics.linalg import CholeskyError
+from deepwishart.random import Randomness
 
 NUMERICAL_ERRORS = (CholeskyError, torch.linalg.LinAlgError)
 
@@ -70,10 +70,10 @@ class Parallel:
         kl_weight: float,
         generator: torch.Generator,
     ) -> Tensor:
-        """The batch's ELBO (:func:`deepwishart.objectives.elbo`) on the leader and zero elsewhere,
+        """The batch's ELBO (:func:`deepwishart.bound.elbo`) on the leader and zero elsewhere,
         with gradients that add up to the whole's."""
         X, y = model.check_data(X, y)
-        objectives.check_num_data(model, len(X), num_data)
+        bound.check_num_data(model, len(X), num_data)
         random = model.randomness(num_samples, generator)
         sample, own = self._own_sums(model, X, y, random)
         sums = [part.detach().clone() for part in own]

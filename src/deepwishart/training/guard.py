@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart.models import DeepKernelProcess
-from deepwishart.randomness import Randomness
+from deepwishart.model import DeepKernelProcess
+from deepwishart.random import Randomness
 from deepwishart.training.checkpoint import CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS
 from deepwishart.training.state import TrainingState

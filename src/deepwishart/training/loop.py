@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart import objectives
+from deepwishart import bound
 from deepwishart._support.arguments import shown, whole_number
-from deepwishart.models import DeepKernelProcess
+from deepwishart.model import DeepKernelProcess
 from deepwishart.training.batches import GivenBatches, Minibatches
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
 from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
@@ -184,7 +184,7 @@ def _gradient(
     state: TrainingState, parallel: Parallel, batch: tuple[Tensor, Tensor], **options: Any
 ) -> Exception | None:
     """Put the objective and minus its gradient, summed over processes, into the buffer; options
-    are those of :func:`deepwishart.objectives.elbo`.
+    are those of :func:`deepwishart.bound.elbo`.
 
     A numerical error is returned, not raised, with NaN in the buffer: all processes have to
     take part in the sum, and learn from it.
@@ -192,8 +192,8 @@ def _gradient(
     error: Exception | None = None
     state.buffer.zero_()
     try:
-        bound = objectives.elbo if parallel.world == 1 else parallel.elbo
-        elbo = bound(state.model, *batch, generator=state.generator, **options)
+        whole = bound.elbo if parallel.world == 1 else parallel.elbo
+        elbo = whole(state.model, *batch, generator=state.generator, **options)
         if elbo.requires_grad:
             (-elbo).backward()
         state.buffer[-1] = elbo.detach()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from deepwishart.models import DeepKernelProcess
+from deepwishart.model import DeepKernelProcess
 from deepwishart.training.checkpoint import CheckpointStore
 from deepwishart.training.deterministic import is_deterministic, train_deterministic
 from deepwishart.training.early_stopping import Plateau

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from deepwishart.bound import elbo
 from deepwishart.kernels.stationary import Stationary
 from deepwishart.layers import CollapsedOutputLayer
-from deepwishart.models import DeepKernelProcess
-from deepwishart.models.initialise import linear_map
-from deepwishart.objectives import elbo
+from deepwishart.layers.doubly_stochastic import linear_map
+from deepwishart.model import DeepKernelProcess
 from deepwishart.training.protocol import Protocol
 
 __all__ = ["start_from_shallow"]

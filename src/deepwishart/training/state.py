@@ -8,7 +8,7 @@ import time
 import torch
 from torch import Tensor
 
-from deepwishart.models import DeepKernelProcess
+from deepwishart.model import DeepKernelProcess
 from deepwishart.training.batches import Batches
 from deepwishart.training.checkpoint import MODEL, Checkpoint, CheckpointError
 from deepwishart.training.history import History

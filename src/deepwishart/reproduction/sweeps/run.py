@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.machine import resolve_device, threads
+from deepwishart.bound import elbo
 from deepwishart.estimators import ScaledModel, estimate_elbo, score
-from deepwishart.linalg import CholeskyError
-from deepwishart.objectives import elbo
+from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.reproduction.datasets import Dataset, Split
 from deepwishart.reproduction.published import published
 from deepwishart.reproduction.sweeps.curves import thin, time_to_bound

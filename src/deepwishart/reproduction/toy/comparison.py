@@ -14,7 +14,7 @@ from torch import Tensor
 
 from deepwishart._support.machine import threads
 from deepwishart.estimators import ScaledModel, estimate_elbo
-from deepwishart.models import FunctionSamples
+from deepwishart.posterior import FunctionSamples
 from deepwishart.training import History, ProgressEvent, Protocol, run_training
 
 Watch = AbstractContextManager[Callable[[ProgressEvent], None]]

@@ -1,0 +1,165 @@
+"""Objectives: plain functions from a model and data to a scalar."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from deepwishart._support.arguments import number, shown, whole, whole_number
+from deepwishart.layers.output import InducingOutputSample
+from deepwishart.likelihoods import Gaussian
+from deepwishart.model import DeepKernelProcess, ProcessSample
+from deepwishart.numerics import linalg
+from deepwishart.random import RowRandomness
+
+__all__ = ["elbo", "importance_weighted_bound"]
+
+_MOST_ROWS = 2**62  # what tensors can be divided by
+
+
+def elbo(
+    model: DeepKernelProcess,
+    X: Tensor,
+    y: Tensor,
+    *,
+    num_data: int,
+    num_samples: int = 10,
+    kl_weight: float = 1.0,
+    generator: torch.Generator | None = None,
+    joint: bool = False,
+) -> Tensor:
+    r"""Evidence lower bound per data point, estimated from a minibatch (paper, Algorithm 1).
+
+    .. math:: \frac1{N_\text{batch}} \sum_{n \in \text{batch}} \mathbb E_Q \log p(y_n \mid f_n)
+              + \frac{w}{N} \sum_\ell \mathbb E_Q \log \frac{P(G^\ell_{ii} \mid G^{\ell-1}_{ii})}
+              {Q(G^\ell_{ii} \mid G^{\ell-1}_{ii})}
+
+    Unbiased in the minibatch, since the second sum involves inducing points only. A model with a
+    collapsed output layer has another data term
+    (:mod:`deepwishart.layers.collapsed_output`), which needs all rows.
+
+    Args:
+        model: any process.
+        X: inputs ``(N_batch, num_features)``.
+        y: targets ``(N_batch, D)`` or ``(N_batch,)``.
+        num_data: number of rows N of the whole data set.
+        num_samples: posterior samples S; they share one minibatch.
+        kl_weight: factor :math:`w` on the second term, below 1 while annealing.
+        generator: randomness; PyTorch's default generator if ``None``.
+        joint: sample the hidden layers at all rows jointly, at a cost that is cubic in their
+            number. An inducing output layer's expectation needs marginals only; a collapsed
+            one's is a bound on the evidence of the process itself with joint rows, and otherwise
+            of the process whose rows are independent given the inducing points.
+
+    Returns:
+        A scalar tensor to be maximised.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> dw.elbo(model, X, X.sin(), num_data=20).shape
+    torch.Size([])
+    """
+    X, y = model.check_data(X, y)
+    check_num_data(model, len(X), num_data)
+    kl_weight = number("kl_weight", kl_weight, low=-math.inf)
+    random = model.randomness(num_samples, generator)
+
+    sample = model.sample(random)  # G_ii ~ Q, layer by layer, with log P - log Q
+    summary = sample.summarise(X, y, random.rows(), joint=joint)  # F_t ~ P( . | F_i), summed up
+    data_term = sample.output.data_term(summary, model.likelihood)  # E log p(y | f)
+    return (data_term / len(X) + kl_weight * sample.log_ratio / num_data).mean()
+
+
+def check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
+    """Raise ``ValueError`` where a batch cannot belong to a data set of that size, or may not."""
+    if (total := whole(num_data)) is None or not num_rows <= total < _MOST_ROWS:
+        raise ValueError(
+            f"num_data is the number of rows of the whole data set, of which X has {num_rows}; "
+            f"got {shown(num_data)}."
+        )
+    if model.output.needs_rows and num_rows != num_data:
+        raise ValueError(
+            f"This model's output layer is collapsed and needs all {num_data} rows at every step, "
+            f"but X has {num_rows}. Use build(..., output='inducing') for minibatches."
+        )
+
+
+def importance_weighted_bound(
+    model: DeepKernelProcess,
+    X: Tensor,
+    y: Tensor,
+    *,
+    num_importance: int,
+    num_replicates: int = 1,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""Importance-weighted lower bound on the log evidence per data point, for small data sets.
+
+    .. math:: \frac1N \mathbb E \log \frac1K \sum_{k=1}^K
+              p(y \mid F^{(k)}_t)\, \frac{P}{Q}\Big|_{\text{sample } k}
+
+    Inducing variables are sampled and rows are sampled jointly through the hidden layers. Under
+    Gaussian noise the output is integrated out under its prior,
+    :math:`p(y \mid F_t) = \mathcal N(y; 0, K_{tt} + \sigma^2 I)`; otherwise it is sampled as well.
+    The bound rises with K towards the log evidence.
+
+    Args:
+        model: any process.
+        X: all inputs ``(N, num_features)``; the cost is cubic in N.
+        y: all targets ``(N, D)`` or ``(N,)``.
+        num_importance: K.
+        num_replicates: independent estimates.
+        generator: randomness; PyTorch's default generator if ``None``.
+
+    Returns:
+        ``(num_replicates,)`` estimates whose mean is the bound.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 10, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> importance_weighted_bound(model, X, X.sin(), num_importance=8, num_replicates=3).shape
+    torch.Size([3])
+    """
+    X, y = model.check_data(X, y)
+    whole_number("num_importance", num_importance)
+    whole_number("num_replicates", num_replicates)
+    random = model.randomness(num_importance * num_replicates, generator)
+    sample = model.sample(random, integrate=False)
+    log_weight = sum((layer.log_ratio for layer in sample.layers), start=y.new_zeros(()))
+    if isinstance(model.likelihood, Gaussian):
+        log_weight = log_weight + _integrated(sample, model.likelihood, X, y, random.rows())
+    else:
+        log_weight = log_weight + _sampled(sample, X, y, random.rows())
+    log_weight = log_weight.expand(num_importance * num_replicates)
+    per_replicate = log_weight.reshape(num_replicates, num_importance).logsumexp(-1)
+    return (per_replicate - math.log(num_importance)) / X.shape[0]
+
+
+def _integrated(
+    sample: ProcessSample, likelihood: Gaussian, X: Tensor, y: Tensor, random: RowRandomness
+) -> Tensor:
+    r""":math:`\sum_d \log \mathcal N(y_d; 0, K_{tt} + \sigma_d^2 I)`."""
+    rows = sample.last_rows(X, random, joint=True)
+    kernel = sample.model.output.covariance.all_rows(rows).unsqueeze(-3)
+    eye = torch.eye(len(X), dtype=y.dtype, device=y.device)
+    marginal = kernel + likelihood.noise[:, None, None] * eye
+    lower = linalg.cholesky(marginal, what="the marginal covariance of y")
+    whitened = linalg.solve_lower(lower, y.mT.unsqueeze(-1).expand(*lower.shape[:-1], 1))
+    constant = len(X) * math.log(2 * math.pi)
+    terms = whitened.square().sum((-2, -1)) + linalg.log_det(lower) + constant
+    return -0.5 * terms.sum(-1)
+
+
+def _sampled(sample: ProcessSample, X: Tensor, y: Tensor, random: RowRandomness) -> Tensor:
+    r""":math:`\log p(y \mid f)` with :math:`f` drawn jointly, and :math:`\log p(u)/q(u)`."""
+    output = sample.output
+    if not isinstance(output, InducingOutputSample):
+        raise ValueError("Only Gaussian noise goes with a collapsed output layer.")
+    rows = sample.last_rows(X, random, joint=True)
+    latents = output.function.rows(rows, random.at(len(sample.layers)), joint=True)
+    # What a likelihood expects of latents without variance has exposures and class weights in it.
+    density = sample.model.likelihood.expected_log_prob(y, latents, torch.zeros_like(latents))
+    return output.log_ratio + density.sum(-1)

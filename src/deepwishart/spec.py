@@ -1,0 +1,326 @@
+"""What a model is: every structural choice, its allowed values and its JSON, in one frozen object."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from deepwishart import kernels, likelihoods
+from deepwishart._support.arguments import number, shown, whole_number
+from deepwishart._support.choices import check_choice
+from deepwishart.kernels import Kernel
+from deepwishart.layers import (
+    CollapsedOutputLayer,
+    DoublyStochasticLayer,
+    DoublyStochasticOutputLayer,
+    GlobalInducingLayer,
+    GPOutputLayer,
+    InverseWishartLayer,
+    Layer,
+    OutputLayer,
+    StackedOutputLayer,
+    WishartLayer,
+)
+from deepwishart.layers.wishart import POSTERIORS
+from deepwishart.likelihoods import Gaussian, Likelihood
+from deepwishart.model import DeepKernelProcess
+from deepwishart.numerics import linalg
+
+__all__ = ["CHOICES", "OUTPUTS", "PROCESSES", "ModelSpec"]
+
+PROCESSES = ("dwp", "dgp", "dsvi", "diwp")
+OUTPUTS = ("inducing", "collapsed")
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+#: Allowed values of the choices by name.
+CHOICES: dict[str, tuple[str, ...]] = {
+    "process": PROCESSES,
+    "output": OUTPUTS,
+    "posterior": POSTERIORS,
+    "dtype": tuple(DTYPES),
+    "kernel": kernels.names(),
+    "likelihood": tuple(likelihoods.NAMES),
+}
+# Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
+_COLLAPSED_JITTER = 1e-8
+
+
+def choice(default: Any, help: str) -> Any:
+    """A field, with the sentence that the command line shows of it."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    r"""The structure of a deep kernel process; :meth:`make` builds it without data.
+
+    Everything on which the number, shape or meaning of a model's parameters depends is here, and
+    nothing else is: :func:`deepwishart.build` chooses a specification, makes the model and lets it
+    start from data; estimators, the command line, sweeps and files hold one.
+
+    Args:
+        num_features: number of input columns.
+        num_outputs: number of target columns.
+        process: ``"dwp"``, ``"dgp"``, ``"dsvi"`` or ``"diwp"``.
+        depth: number of layers, the output layer included.
+        width: degrees of freedom :math:`\nu` of the hidden layers, one number or one for each; the
+            number of features if ``None``.
+        num_inducing: number of inducing points P.
+        kernel: a name, a kernel to copy for each layer, or one of these for each layer.
+        ard: a lengthscale for each input in the first layer of kernels by name.
+        likelihood: a name, or a likelihood to copy.
+        likelihood_options: arguments of a likelihood by name.
+        output: ``"inducing"`` or ``"collapsed"``.
+        posterior: family of the posterior of a ``dwp`` layer.
+        mixing: initial weight :math:`q` of the learned scale :math:`V V^\top` in the posterior of a
+            ``dwp`` layer; with 0 there is none.
+        linear_mean: give ``dsvi`` hidden layers a linear mean function.
+        jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
+        dtype: ``"float64"`` or ``"float32"``.
+
+    >>> spec = ModelSpec(num_features=3, depth=3, num_inducing=10)
+    >>> spec.make().depth, ModelSpec.from_dict(spec.to_dict()) == spec
+    (3, True)
+    """
+
+    num_features: int
+    num_outputs: int = 1
+    process: str = choice(
+        "dwp",
+        "dwp (deep Wishart process), dgp (deep GP, same prior), dsvi (doubly stochastic deep GP) "
+        "or diwp (deep inverse Wishart process).",
+    )
+    depth: int = choice(2, "Layers, output layer included.")
+    width: int | tuple[int, ...] | None = choice(None, "Width of hidden layers; number of inputs.")
+    num_inducing: int = choice(100, "Inducing points.")
+    kernel: str | Kernel | tuple[str | Kernel, ...] = choice(
+        "squared_exponential", f"One of {', '.join(kernels.names())}."
+    )
+    ard: bool = choice(True, "A lengthscale for each input in the first layer, or one for all.")
+    likelihood: str | Likelihood = choice("gaussian", "How targets scatter.")
+    likelihood_options: Mapping[str, Any] = field(default_factory=dict)
+    output: str = choice(
+        "inducing", "collapsed (all rows at every step) or inducing (for minibatches)."
+    )
+    posterior: str = choice(
+        "bartlett", "Posterior of a dwp layer: bartlett, rows, columns or rows_columns."
+    )
+    mixing: float = choice(0.0, "Initial weight of the learned scale of a dwp layer.")
+    linear_mean: bool = choice(False, "Linear mean functions in the hidden layers of dsvi.")
+    jitter: float | None = choice(None, "Relative jitter on kernel matrices; the dtype's.")
+    dtype: str = choice("float64", "float64 or float32.")
+
+    def __post_init__(self) -> None:
+        for name in ("num_features", "num_outputs", "depth", "num_inducing"):
+            self._set(name, whole_number(name, getattr(self, name)))
+        for name in ("process", "output", "posterior", "dtype"):
+            check_choice(name, getattr(self, name), CHOICES[name])
+        if self.width is not None:
+            widths = [whole_number("width", each) for each in _several(self.width)]
+            self._set("width", tuple(widths) if len(widths) > 1 else widths[0])
+        _per_layer("width", _several(self.width or 1), self.depth - 1)
+        each = _per_layer("kernel", _several(self.kernel), self.depth)
+        for one in each:
+            if not isinstance(one, Kernel):
+                check_choice("kernel", one, CHOICES["kernel"])
+        if not isinstance(self.kernel, str | Kernel):
+            self._set("kernel", tuple(self.kernel))
+        if not isinstance(self.likelihood, Likelihood):
+            check_choice("likelihood", self.likelihood, CHOICES["likelihood"])
+        if self.mixing:
+            self._set("mixing", number("mixing", self.mixing, high=1.0))
+        if self.jitter is not None:
+            self._set("jitter", number("jitter", self.jitter))
+        if self.linear_mean and self.process != "dsvi":
+            raise ValueError(
+                f"linear_mean=True is for 'dsvi' only: a {self.process} with a mean function would "
+                "need a non-central Wishart prior."
+            )
+        if self.output == "collapsed" and not issubclass(self.likelihood_class, Gaussian):
+            raise ValueError(
+                f"output='collapsed' integrates Gaussian noise; {self.likelihood_class.__name__} "
+                "needs output='inducing'."
+            )
+
+    @property
+    def likelihood_class(self) -> type[Likelihood]:
+        """The class of the likelihood."""
+        if isinstance(self.likelihood, Likelihood):
+            return type(self.likelihood)
+        return likelihoods.NAMES[self.likelihood]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+        return tuple(_per_layer("width", _several(self.width or self.num_features), self.depth - 1))
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The floating point type of all parameters."""
+        return DTYPES[self.dtype]
+
+    @property
+    def plain_jitter(self) -> float:
+        """Relative jitter on the kernel matrices of hidden layers."""
+        return linalg.default_jitter(self.torch_dtype) if self.jitter is None else self.jitter
+
+    @property
+    def output_jitter(self) -> float:
+        """Relative jitter on the kernel matrix of the output layer."""
+        precise = self.jitter is None and self.output == "collapsed" and self.dtype == "float64"
+        return _COLLAPSED_JITTER if precise else self.plain_jitter
+
+    def make(self, layers: Sequence[Layer] | None = None) -> DeepKernelProcess:
+        """A model of this structure that no data have touched; ready ``layers`` take the place of
+        the process's own."""
+        ready = layers is not None
+        if layers is None:
+            layers = [_LAYERS[self.process](self, index) for index in range(self.depth - 1)]
+        own = [isinstance(layer, DoublyStochasticLayer) for layer in layers]
+        own = own or [self.process == "dsvi" and not ready]
+        likelihood = self.make_likelihood()
+        points = torch.zeros(self.num_inducing, self.num_features, dtype=self.torch_dtype)
+        return DeepKernelProcess(
+            "custom" if ready else self.process,
+            layers,
+            self._make_output(likelihood, self._points(self.depth - 1) if own[-1] else None),
+            likelihood,
+            inducing_inputs=None if all(own) else points,
+            num_features=self.num_features,
+            num_inducing=self.num_inducing,
+            spec=self,
+        )
+
+    def make_kernel(self, index: int) -> Kernel:
+        """ARD in the first layer, where features exist; isotropic after it."""
+        features = self.num_features if index == 0 and self.ard else None
+        kernel = _per_layer("kernel", _several(self.kernel), self.depth)[index]
+        return kernels.make(kernel, num_features=features, dtype=self.torch_dtype)
+
+    def make_likelihood(self) -> Likelihood:
+        """How targets arise, in the model's precision."""
+        if isinstance(self.likelihood, Likelihood):
+            return copy.deepcopy(self.likelihood).to(self.torch_dtype)
+        options = {"num_outputs": self.num_outputs, **self.likelihood_options}
+        if self.likelihood == "categorical":
+            del options["num_outputs"]
+        return self.likelihood_class(**options, dtype=self.torch_dtype)
+
+    def replace(self, **changes: Any) -> ModelSpec:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; ``ValueError`` for a kernel or likelihood that is an object, since
+        to rebuild it would mean to run code from a file."""
+        found = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        for name in ("kernel", "likelihood"):
+            for each in _several(found[name]):
+                if not isinstance(each, str):
+                    raise ValueError(
+                        f"A model with {name}={type(each).__name__}(...), an object, cannot be "
+                        f"written as JSON: use one of the names {', '.join(CHOICES[name])}."
+                    )
+        found["likelihood_options"] = dict(self.likelihood_options)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelSpec:
+        """The specification that :meth:`to_dict` wrote; ``ValueError`` for anything else."""
+        names = [each.name for each in dataclasses.fields(cls)]
+        if not isinstance(values, Mapping) or set(values) != set(names):
+            raise ValueError(f"a model is described by {', '.join(names)}, got {shown(values)}")
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+    def _points(self, index: int) -> torch.Tensor:
+        """Inducing points of a layer that has its own."""
+        columns = self.widths[index - 1] if index else self.num_features
+        return torch.zeros(self.num_inducing, columns, dtype=self.torch_dtype)
+
+    def _make_output(self, likelihood: Likelihood, own: torch.Tensor | None) -> OutputLayer:
+        """The output layer, of one part for each group of latent functions."""
+        parts: list[OutputLayer] = []
+        groups = likelihood.latent_groups
+        for number_, columns in enumerate(groups, 1):
+            kernel = self.make_kernel(self.depth - 1)
+            if self.output == "collapsed":
+                return CollapsedOutputLayer(
+                    kernel, columns, inducing_inputs=own, jitter=self.output_jitter
+                )
+            name = "the output layer" if len(groups) == 1 else f"part {number_} of the output layer"
+            zero = torch.zeros(self.num_inducing, columns, dtype=self.torch_dtype)
+            options: dict[str, Any] = {"name": name, "jitter": self.plain_jitter}
+            if own is None:
+                parts.append(GPOutputLayer(kernel, zero, **options))
+            else:
+                parts.append(DoublyStochasticOutputLayer(kernel, own, columns, **options))
+        return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
+
+    def _common(self, index: int) -> dict[str, Any]:
+        """What every hidden layer is told."""
+        return {"name": f"layer {index + 1}", "jitter": self.plain_jitter}
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+def _wishart(spec: ModelSpec, index: int) -> Layer:
+    return WishartLayer(
+        spec.make_kernel(index),
+        spec.widths[index],
+        spec.num_inducing,
+        posterior=spec.posterior,
+        initial_mixing=spec.mixing,
+        dtype=spec.torch_dtype,
+        **spec._common(index),
+    )
+
+
+def _global_inducing(spec: ModelSpec, index: int) -> Layer:
+    targets = torch.zeros(spec.num_inducing, spec.widths[index], dtype=spec.torch_dtype)
+    return GlobalInducingLayer(spec.make_kernel(index), targets, **spec._common(index))
+
+
+def _doubly_stochastic(spec: ModelSpec, index: int) -> Layer:
+    points, width = spec._points(index), spec.widths[index]
+    weights = points.new_zeros(points.shape[1], width) if spec.linear_mean else None
+    return DoublyStochasticLayer(
+        spec.make_kernel(index), points, width, mean_weights=weights, **spec._common(index)
+    )
+
+
+def _inverse_wishart(spec: ModelSpec, index: int) -> Layer:
+    return InverseWishartLayer(
+        spec.make_kernel(index),
+        spec.num_inducing,
+        dtype=spec.torch_dtype,
+        **spec._common(index),
+    )
+
+
+_LAYERS: dict[str, Callable[[ModelSpec, int], Layer]] = {
+    "dwp": _wishart,
+    "dgp": _global_inducing,
+    "dsvi": _doubly_stochastic,
+    "diwp": _inverse_wishart,
+}
+
+
+def _several(value: Any) -> Sequence[Any]:
+    """What was given for all layers at once, as for each."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+
+
+def _per_layer(name: str, values: Sequence[Any], count: int) -> Sequence[Any]:
+    if len(values) == 1:
+        return [*values] * count
+    if len(values) != count:
+        raise ValueError(
+            f"{name} has {len(values)} entries for {count} layers; give one value for all of "
+            "them, or one for each."
+        )
+    return values
