@@ -47,7 +47,7 @@ class MeanFieldLayer(GaussianLayer):
         return ConditionalSample(self, inducing, log_ratio, given)
 
     @torch.no_grad()
-    def start_from(self, inducing: Inducing, features: Tensor) -> Tensor:
+    def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.0) -> Tensor:
         covariance = self.covariance.inducing(inducing, self.jitter)
         self.mean.copy_(linalg.solve_lower(linalg.cholesky(covariance), features))
         return features

@@ -27,6 +27,7 @@ __all__ = [
     "numerics",
     "plots",
     "sample_prior",
+    "start",
     "training",
 ]
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         metrics,
         numerics,
         plots,
+        start,
         training,
     )
     from deepwishart.bound import elbo, importance_weighted_bound

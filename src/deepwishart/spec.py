@@ -1,4 +1,4 @@
-"""What a model is: every structural choice, its allowed values and its JSON, in one frozen object."""
+"""What a model is: every structural choice, its allowed values and its JSON."""
 
 from __future__ import annotations
 
@@ -208,7 +208,8 @@ class ModelSpec:
         options = {"num_outputs": self.num_outputs, **self.likelihood_options}
         if self.likelihood == "categorical":
             del options["num_outputs"]
-        return self.likelihood_class(**options, dtype=self.torch_dtype)
+        made: Likelihood = self.likelihood_class(**options).to(self.torch_dtype)
+        return made
 
     def replace(self, **changes: Any) -> ModelSpec:
         """A copy with some fields changed."""
@@ -234,7 +235,10 @@ class ModelSpec:
         names = [each.name for each in dataclasses.fields(cls)]
         if not isinstance(values, Mapping) or set(values) != set(names):
             raise ValueError(f"a model is described by {', '.join(names)}, got {shown(values)}")
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return cls(**given)
 
     def _points(self, index: int) -> torch.Tensor:
         """Inducing points of a layer that has its own."""

@@ -135,7 +135,11 @@ def build(
         jitter=jitter,
         dtype="float64" if dtype == torch.float64 else "float32",
     )
-    options = {"inducing_inputs": inducing_inputs, "precision": precision, "start": start}
+    options: dict[str, Any] = {
+        "inducing_inputs": inducing_inputs,
+        "precision": precision,
+        "start": start,
+    }
     return make_model(spec, X, y, layers=layers, seed=seed, **options).to(device)
 
 

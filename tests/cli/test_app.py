@@ -51,7 +51,7 @@ assert not [name for name in {HEAVY} if name in sys.modules]
 from deepwishart import DeepKernelRegressor, build, kernels
 for name in dw.__all__:
     assert name in dir(dw) and getattr(dw, name) is not None
-assert dw.kernels is kernels and dw.models.build is build
+assert dw.kernels is kernels and dw.start.build is build
 from deepwishart import *
 try:
     dw.bild

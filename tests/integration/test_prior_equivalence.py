@@ -63,7 +63,6 @@ def prior_layer(process: str, width: int, X: torch.Tensor):
     with torch.no_grad():
         model.inducing_inputs.copy_(X)
         if process == "dwp":
-            layer.mixing_logit.fill_(-80.0)
             layer.log_concentration.copy_(
                 (torch.arange(width, width - layer.mean.shape[1], -1) / 2).log()
             )

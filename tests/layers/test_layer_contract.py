@@ -40,8 +40,7 @@ def kernel() -> SquaredExponential:
 
 
 def wishart(width: int, cls: type[WishartLayer] = WishartLayer, **options) -> WishartLayer:
-    generator = torch.Generator().manual_seed(1)
-    return cls(options.pop("kernel", kernel()), width, 5, generator=generator, **options)
+    return cls(options.pop("kernel", kernel()), width, 5, **options)
 
 
 LAYERS = {
@@ -52,9 +51,8 @@ LAYERS = {
     "wishart, arc cosine": wishart(3, kernel=ArcCosine(dtype=torch.float64)),
     "wishart, pathwise gradient": wishart(3, sticking_the_landing=False),
     "global inducing": GlobalInducingLayer(kernel(), TARGETS),
-    "inverse wishart": InverseWishartLayer(kernel(), 5, generator=GENERATOR),
+    "inverse wishart": InverseWishartLayer(kernel(), 5),
     "doubly stochastic": DoublyStochasticLayer(kernel(), POINTS, 3),
-    "doubly stochastic, narrow": DoublyStochasticLayer(kernel(), POINTS, 3, initial_root=0.1),
     "doubly stochastic, mean": DoublyStochasticLayer(
         kernel(), POINTS, 2, mean_weights=torch.eye(2, dtype=torch.float64)
     ),
@@ -62,15 +60,12 @@ LAYERS = {
 OUTPUTS = {
     "inducing": GPOutputLayer(kernel(), TARGETS),
     "inducing, one column": GPOutputLayer(Matern52(dtype=torch.float64), TARGETS[:, :1]),
-    "doubly stochastic": DoublyStochasticOutputLayer(kernel(), POINTS, TARGETS, precision=9.0),
+    "doubly stochastic": DoublyStochasticOutputLayer(kernel(), POINTS, 3),
     "stacked": StackedOutputLayer(
         [GPOutputLayer(kernel(), TARGETS[:, :2]), GPOutputLayer(kernel(), 0.3 * TARGETS[:, 2:])]
     ),
     "stacked, doubly stochastic": StackedOutputLayer(
-        [
-            DoublyStochasticOutputLayer(kernel(), POINTS, columns, precision=9.0)
-            for columns in TARGETS.split(1, dim=1)
-        ]
+        [DoublyStochasticOutputLayer(kernel(), POINTS, 1) for _ in range(3)]
     ),
     "collapsed": CollapsedOutputLayer(kernel(), 3),
     "collapsed, matern": CollapsedOutputLayer(Matern52(dtype=torch.float64), 1),
@@ -237,13 +232,13 @@ class _BadPrior(WishartLayer):
 
 
 class _BadStart(WishartLayer):
-    def start_from(self, inducing, features):
+    def start_from(self, inducing, features, noise=0.03):
         return torch.full_like(features, math.nan)
 
 
 class _StartsAtInfinity(WishartLayer):
-    def start_from(self, inducing, features):
-        started = super().start_from(inducing, features)
+    def start_from(self, inducing, features, noise=0.03):
+        started = super().start_from(inducing, features, noise)
         with torch.no_grad():
             self.mean.fill_(math.inf)
         return started

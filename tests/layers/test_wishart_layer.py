@@ -7,13 +7,16 @@ import torch
 
 import deepwishart as dw
 from deepwishart.layers import WishartLayer
+from deepwishart.numerics import linalg
 from deepwishart.random import Randomness, RowRandomness
 
 
 def layer_and_inputs(width: int, num_inducing: int = 5, **options):
     generator = torch.Generator().manual_seed(0)
     kernel = dw.kernels.make("squared_exponential", dtype=torch.float64)
-    layer = WishartLayer(kernel, width, num_inducing, generator=generator, **options)
+    layer = WishartLayer(kernel, width, num_inducing, **options)
+    with torch.no_grad():
+        layer.mean.normal_(generator=generator)
     inputs = torch.randn(num_inducing, 3, generator=generator, dtype=torch.float64)
     return layer, inputs
 
@@ -21,7 +24,6 @@ def layer_and_inputs(width: int, num_inducing: int = 5, **options):
 def set_to_prior(layer: WishartLayer) -> None:
     rank = layer.mean.shape[1]
     with torch.no_grad():
-        layer.mixing_logit.fill_(-80.0)
         layer.log_concentration.copy_(
             (torch.arange(layer.width, layer.width - rank, -1, dtype=torch.float64) / 2).log()
         )
@@ -33,15 +35,15 @@ def set_to_prior(layer: WishartLayer) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("width", [1, 3, 5, 8])  # singular, and wider than there are points
 def test_the_ratio_is_that_of_the_two_densities(width, shared):
-    layer, inputs = layer_and_inputs(width)
+    layer, inputs = layer_and_inputs(width, initial_mixing=0.5)
     with torch.no_grad():
-        layer.mixing_logit.fill_(0.3)
+        layer.learned_root.normal_(generator=torch.Generator().manual_seed(7))
         layer.log_rate.add_(0.2)
     if not shared:
         generator = torch.Generator().manual_seed(3)
         inputs = torch.randn(6, 5, 3, generator=generator, dtype=torch.float64)
     sample = layer.sample(inputs, Randomness(6, torch.Generator().manual_seed(1)))
-    kernel = dw.linalg.add_jitter(layer.kernel.square(inputs), layer.jitter)
+    kernel = linalg.add_jitter(layer.kernel.square(inputs), layer.jitter)
     root = sample.inducing[..., : layer.mean.shape[1]]
     prior = dw.distributions.Wishart(width, kernel * layer.variance).log_prob_root(root)
     posterior = layer.posterior(kernel * layer.variance).log_prob_root(root)
@@ -120,14 +122,14 @@ def test_layers_wider_than_the_inducing_points_are_padded_with_zeros(width):
 def test_the_start_is_the_posterior_given_features_observed_with_noise(width):
     """With B = L A standard normal a priori, column by column and (for the deviations) entry by
     entry, against the textbook formulas with explicit inverses."""
-    layer, inputs = layer_and_inputs(width)
+    layer, inputs = layer_and_inputs(width, initial_mixing=0.018)
     rank = layer.mean.shape[1]
     generator = torch.Generator().manual_seed(3)
     features = torch.randn(5, width, generator=generator, dtype=torch.float64)
     features[:, rank:] = 0
     start = layer.start_from(inputs, features)
 
-    tau2 = layer.start_noise / width
+    tau2 = 0.03 / width
     covariance = layer.covariance.inducing(inputs, layer.jitter).detach()
     lower = torch.linalg.cholesky(covariance)
     # The lower trapezoidal root of F F^T with a positive diagonal is unique.
@@ -177,8 +179,8 @@ def test_redundant_inducing_points_start_at_the_prior():
 
 
 def test_a_failing_factorisation_names_the_layer():
-    layer, inputs = layer_and_inputs(3, name="layer 2")
+    layer, inputs = layer_and_inputs(3, name="layer 2", initial_mixing=0.018)
     with torch.no_grad():
         layer.learned_root.fill_(float("nan"))
-    with pytest.raises(dw.linalg.CholeskyError, match="layer 2"):
+    with pytest.raises(linalg.CholeskyError, match="layer 2"):
         layer.sample(inputs, Randomness(2))

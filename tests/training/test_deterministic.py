@@ -90,7 +90,7 @@ def test_a_failing_evaluation_is_passed_over(problem, monkeypatch):
     def sometimes(self):
         calls.append(1)
         if len(calls) == 4:
-            raise dw.linalg.CholeskyError("not positive definite")
+            raise dw.numerics.linalg.CholeskyError("not positive definite")
         return usual(self)
 
     monkeypatch.setattr(deterministic._Objective, "_bound", sometimes)

@@ -51,7 +51,7 @@ def inject(monkeypatch, fault, first, times=10**9):
             return fault(model, value)
         return value
 
-    monkeypatch.setattr(objectives, "elbo", elbo)
+    monkeypatch.setattr(bound, "elbo", elbo)
     return done
 
 
@@ -67,7 +67,7 @@ def inject_once_at(monkeypatch, fault, steps):
             return fault(model, value)
         return value
 
-    monkeypatch.setattr(objectives, "elbo", elbo)
+    monkeypatch.setattr(bound, "elbo", elbo)
 
 
 def finite(model) -> bool:
@@ -115,7 +115,7 @@ def test_a_permanent_fault_ends_training(
     Checkpoint.read(error.last_good).load_into(saved)
     assert same(saved, expected)
 
-    monkeypatch.setattr(objectives, "elbo", TRUE_ELBO)
+    monkeypatch.setattr(bound, "elbo", TRUE_ELBO)
     history = train(model, *data, protocol, checkpoints=store, resume=True)
     assert history.stopped_by == "max_iter" and len(history) == protocol.max_iter
 
@@ -147,7 +147,7 @@ def test_rare_faults_never_end_training(data, make_model, protocol, monkeypatch)
         value = 1e-3 * sum(p.sum() for p in model.parameters())
         return value * torch.nan if len(calls) % 60 == 0 else value
 
-    monkeypatch.setattr(objectives, "elbo", elbo)
+    monkeypatch.setattr(bound, "elbo", elbo)
     monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
     protocol = protocol.replace(max_iter=700, schedule="constant")
     history = train(make_model(depth=2), *data, protocol)

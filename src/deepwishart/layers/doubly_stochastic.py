@@ -210,13 +210,13 @@ class DoublyStochasticLayer(GaussianLayer):
         """Start at ``features``, or where there is a linear mean function at that, which becomes
         the leading principal directions of the inducing points."""
         assert isinstance(inducing, Tensor)
-        target, noise = features, max(_LEAST_NOISE, noise)
+        target, ridge = features, max(_LEAST_NOISE, noise)
         if self.mean_weights is not None:
             self.mean_weights.copy_(linear_map(inducing, self.width))
             features = inducing @ self.mean_weights
             target = torch.zeros_like(features)
         root = max(_LEAST_ROOT, (noise / (1.0 + noise)) ** 0.5)
-        self.whitened.start_from(self.covariance, self.jitter, inducing, target, noise, root)
+        self.whitened.start_from(self.covariance, self.jitter, inducing, target, ridge, root)
         return features
 
 

@@ -93,8 +93,8 @@ class OutputLayer(GaussianPrior, ABC):
 
     @abstractmethod
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
-        """Start close to ``latents`` ``(P, D)`` at the inducing points, as if they had been observed
-        with this precision.
+        """Start close to ``latents`` ``(P, D)`` at the inducing points, as if these had been
+        observed with this precision.
 
         Args:
             inducing: the starting values of the layer below.

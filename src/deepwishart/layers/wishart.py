@@ -47,8 +47,8 @@ class WishartLayer(GaussianLayer):
         sticking_the_landing: score :math:`Q` with :math:`\alpha, \beta, \mu, \sigma` detached
             (Roeder et al. 2017), which leaves the gradient unbiased and takes away the noise that
             the score's own dependence on them would add.
-        initial_mixing: initial :math:`q`. The paper's experiments start at 0.018; with 0 there is no
-            learned scale, and training is faster (docs, "Choosing").
+        initial_mixing: initial :math:`q`. The paper's experiments start at 0.018; with 0 there is
+            no learned scale, and training is faster (docs, "Choosing").
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
         dtype: of the parameters.
@@ -100,7 +100,8 @@ class WishartLayer(GaussianLayer):
             self.register_parameter(f"{name}_mixing", zero)
 
     def posterior_scale(self, covariance: Tensor) -> Tensor | Mixed:
-        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`; :math:`\Sigma_{ii}` without a learned scale."""
+        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`, or :math:`\Sigma_{ii}` where nothing is
+        learned."""
         if self.learned_root is None or self.mixing_logit is None:
             return covariance
         return Mixed(covariance, self.learned_root, self.mixing_logit.sigmoid())

@@ -14,6 +14,7 @@ from deepwishart.kernels.stationary import Stationary
 from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.layers.doubly_stochastic import linear_map
 from deepwishart.model import DeepKernelProcess
+from deepwishart.start import start_noise
 from deepwishart.training.protocol import Protocol
 
 __all__ = ["start_from_shallow"]
@@ -93,7 +94,8 @@ def start_from_shallow(
         first.log_lengthscale.copy_((own.lengthscale * norm).log())
         layer = model.hidden[0]
         width = int(getattr(layer, "width", model.num_features))
-        layer.start_from(model.first_inducing(), _columns(features / norm, width))
+        noise = start_noise(len(X), len(features) * width)
+        layer.start_from(model.first_inducing(), _columns(features / norm, width), noise)
         last.log_lengthscale.copy_(-norm.log())
         last.log_height.copy_(own.log_height)
     better = _settle_noise(model, *some) > before

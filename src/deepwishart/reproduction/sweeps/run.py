@@ -79,6 +79,8 @@ def run(
         num_inducing=settings.num_inducing,
         output=options["output"],
     )
+    if settings.start == "prior":
+        protocol = protocol.replace(shallow_steps=0)
     new_model = functools.partial(
         ScaledModel.build,
         spec.process,
