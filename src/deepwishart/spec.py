@@ -15,6 +15,7 @@ from deepwishart._support.arguments import number, shown, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
 from deepwishart.layers import (
+    AnchoredLayer,
     CollapsedOutputLayer,
     DoublyStochasticLayer,
     DoublyStochasticOutputLayer,
@@ -26,7 +27,7 @@ from deepwishart.layers import (
     StackedOutputLayer,
     WishartLayer,
 )
-from deepwishart.layers.wishart import POSTERIORS
+from deepwishart.layers.wishart import POSTERIORS as MIXINGS
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics import linalg
@@ -35,6 +36,7 @@ __all__ = ["CHOICES", "OUTPUTS", "PROCESSES", "ModelSpec"]
 
 PROCESSES = ("dwp", "dgp", "dsvi", "diwp")
 OUTPUTS = ("inducing", "collapsed")
+POSTERIORS = (*MIXINGS, "anchored")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 #: Allowed values of the choices by name.
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -107,7 +109,7 @@ class ModelSpec:
         "inducing", "collapsed (all rows at every step) or inducing (for minibatches)."
     )
     posterior: str = choice(
-        "bartlett", "Posterior of a dwp layer: bartlett, rows, columns or rows_columns."
+        "bartlett", "Posterior of a dwp layer: bartlett, rows, columns, rows_columns or anchored."
     )
     mixing: float = choice(0.0, "Initial weight of the learned scale of a dwp layer.")
     linear_mean: bool = choice(False, "Linear mean functions in the hidden layers of dsvi.")
@@ -273,15 +275,11 @@ class ModelSpec:
 
 
 def _wishart(spec: ModelSpec, index: int) -> Layer:
-    return WishartLayer(
-        spec.make_kernel(index),
-        spec.widths[index],
-        spec.num_inducing,
-        posterior=spec.posterior,
-        initial_mixing=spec.mixing,
-        dtype=spec.torch_dtype,
-        **spec._common(index),
-    )
+    sizes = spec.make_kernel(index), spec.widths[index], spec.num_inducing
+    options = {"dtype": spec.torch_dtype, **spec._common(index)}
+    if spec.posterior == "anchored":
+        return AnchoredLayer(*sizes, **options)
+    return WishartLayer(*sizes, posterior=spec.posterior, initial_mixing=spec.mixing, **options)
 
 
 def _global_inducing(spec: ModelSpec, index: int) -> Layer:
