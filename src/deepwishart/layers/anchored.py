@@ -119,9 +119,10 @@ class AnchoredLayer(GaussianLayer):
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.03) -> Tensor:
         r"""Observe ``features`` :math:`F`, rotated so that they are lower trapezoidal, with noise
-        of variance :math:`\tau^2 = \lambda/\nu`, :math:`\lambda \ge 0.03`. Gamma-distributed squares
-        of the diagonal have their mean at the square of what the observations expect, and at least
-        at :math:`\lambda/(1 + \lambda)` times the prior's.
+        of variance :math:`\tau^2 = \lambda/\nu`, :math:`\lambda \ge 0.03`.
+
+        Gamma-distributed squares of the diagonal have their mean at the square of what the
+        observations expect, and at least at :math:`\lambda/(1 + \lambda)` times the prior's.
         """
         rank, noise = self.pseudo.targets.shape[-1], max(_LEAST_NOISE, noise)
         covariance = self.covariance.inducing(inducing, self.jitter)
