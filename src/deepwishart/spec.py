@@ -27,6 +27,7 @@ from deepwishart.layers import (
     StackedOutputLayer,
     WishartLayer,
 )
+from deepwishart.layers.output import BOUNDS
 from deepwishart.layers.wishart import POSTERIORS as MIXINGS
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
@@ -43,6 +44,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "process": PROCESSES,
     "output": OUTPUTS,
     "posterior": POSTERIORS,
+    "bound": BOUNDS,
     "dtype": tuple(DTYPES),
     "kernel": kernels.names(),
     "likelihood": tuple(likelihoods.NAMES),
@@ -78,6 +80,8 @@ class ModelSpec:
         likelihood_options: arguments of a likelihood by name.
         output: ``"inducing"`` or ``"collapsed"``.
         posterior: family of the posterior of a ``dwp`` layer.
+        bound: ``"titsias2009"``, the paper's, or ``"tight"``
+            (:mod:`deepwishart.layers.collapsed_output`).
         mixing: initial weight :math:`q` of the learned scale :math:`V V^\top` in the posterior of a
             ``dwp`` layer; with 0 there is none.
         linear_mean: give ``dsvi`` hidden layers a linear mean function.
@@ -111,6 +115,9 @@ class ModelSpec:
     posterior: str = choice(
         "bartlett", "Posterior of a dwp layer: bartlett, rows, columns, rows_columns or anchored."
     )
+    bound: str = choice(
+        "titsias2009", "titsias2009 (the paper's) or tight (what is unexplained, as a logarithm)."
+    )
     mixing: float = choice(0.0, "Initial weight of the learned scale of a dwp layer.")
     linear_mean: bool = choice(False, "Linear mean functions in the hidden layers of dsvi.")
     jitter: float | None = choice(None, "Relative jitter on kernel matrices; the dtype's.")
@@ -119,7 +126,7 @@ class ModelSpec:
     def __post_init__(self) -> None:
         for name in ("num_features", "num_outputs", "depth", "num_inducing"):
             self._set(name, whole_number(name, getattr(self, name)))
-        for name in ("process", "output", "posterior", "dtype"):
+        for name in ("process", "output", "posterior", "bound", "dtype"):
             check_choice(name, getattr(self, name), CHOICES[name])
         if self.width is not None:
             widths = [whole_number("width", each) for each in _several(self.width)]
@@ -255,11 +262,16 @@ class ModelSpec:
             kernel = self.make_kernel(self.depth - 1)
             if self.output == "collapsed":
                 return CollapsedOutputLayer(
-                    kernel, columns, inducing_inputs=own, jitter=self.output_jitter
+                    kernel,
+                    columns,
+                    inducing_inputs=own,
+                    bound=self.bound,
+                    jitter=self.output_jitter,
                 )
             name = "the output layer" if len(groups) == 1 else f"part {number_} of the output layer"
             zero = torch.zeros(self.num_inducing, columns, dtype=self.torch_dtype)
-            options: dict[str, Any] = {"name": name, "jitter": self.plain_jitter}
+            options: dict[str, Any] = {"name": name, "bound": self.bound}
+            options["jitter"] = self.plain_jitter
             if own is None:
                 parts.append(GPOutputLayer(kernel, zero, **options))
             else:

@@ -59,6 +59,7 @@ def build(
     start: str = "inputs",
     jitter: float | None = None,
     linear_mean: bool = False,
+    bound: str = "titsias2009",
 ) -> DeepKernelProcess:
     r"""A model of the given process, initialised from data.
 
@@ -96,13 +97,16 @@ def build(
             the paper's experiments start from about 0.018, and with 0 there is no such scale.
         posterior: family of the posterior of a ``dwp`` layer: ``"bartlett"`` (the paper's), or with
             mixed ``"rows"``, ``"columns"`` or ``"rows_columns"``
-            (:class:`deepwishart.layers.WishartLayer`).
+            (:class:`deepwishart.layers.WishartLayer`), or ``"anchored"``, which holds features
+            where they were observed (:class:`deepwishart.layers.AnchoredLayer`).
         start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
             to the ``"prior"``, as if noise had been observed. Deep GPs of three or more layers
             that were trained for long ended higher from there on two data sets of three, with a
             lower learning rate (docs, "What we found").
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
+        bound: ``"titsias2009"``, the bound of the paper's tables, or ``"tight"``, which is never
+            below it for the same parameters (:mod:`deepwishart.layers.collapsed_output`).
 
     >>> X, y = torch.randn(30, 3), torch.randn(30)
     >>> build("dwp", X, y, depth=3, num_inducing=10).depth
@@ -132,6 +136,7 @@ def build(
         posterior=posterior,
         mixing=mixing,
         linear_mean=linear_mean,
+        bound=bound,
         jitter=jitter,
         dtype="float64" if dtype == torch.float64 else "float32",
     )

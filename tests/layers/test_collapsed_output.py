@@ -93,7 +93,7 @@ def test_the_summary_is_of_fixed_size():
         [tuple(part.shape) for part in sample.summarise(rows[:, :n], y[:n], likelihood)]
         for n in (1, ROWS)
     ]
-    assert shapes[0] == shapes[1] == [(3, 5, 5), (3, 5, 2), (3,), (2,), ()]
+    assert shapes[0] == shapes[1] == [(3, 5, 5), (3, 5, 2), (3, 2), (2,), ()]
     assert float(sample.summarise(rows, y, likelihood)[-1]) == ROWS
 
 

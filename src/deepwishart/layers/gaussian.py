@@ -163,6 +163,16 @@ class GaussianSample(LayerSample):
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean ``(..., N, D)`` and variance ``(..., N, 1)`` or ``(..., N, D)`` of each row."""
 
+    def unexplained(self, rows: Rows) -> Tensor:
+        r"""The part of each row's variance that inducing points leave,
+        :math:`\Sigma_{tt} - |L^{-1} \Sigma_{it}|^2`, ``(..., N, 1)`` or ``(..., N, D)``."""
+        covariance = self.layer.covariance.inducing(self.inputs, self.layer.jitter)
+        what = f"the kernel matrix of {self.layer.name}"
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        inverse = linalg.factor(covariance, what=what).inverse
+        nothing = own.new_zeros(covariance.shape[-1], 1)
+        return condition(inverse, cross, own, nothing)[1].unsqueeze(-1)
+
     @abstractmethod
     def joint_moments(self, rows: Rows) -> JointMoments:
         """Moments of all rows together."""

@@ -57,12 +57,13 @@ class StackedOutputLayer(OutputLayer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
-        functions = []
+        functions, kind = [], InducingOutputSample
         for part in self.parts:
             sample = cast(OutputLayer, part).sample(inducing, random, integrate=integrate)
+            kind = type(cast(InducingOutputSample, sample))
             functions.append(cast(InducingOutputSample, sample).function)
         ratio = torch.stack([each.log_ratio for each in functions]).sum(0)
-        return InducingOutputSample(StackedSample(self, inducing, ratio, tuple(functions)))
+        return kind(StackedSample(self, inducing, ratio, tuple(functions)))
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,13 @@ class StackedSample(GaussianSample):
         moments = [each.moments(rows) for each in self.functions]
         variances = [variance.expand_as(mean) for mean, variance in moments]
         return torch.cat([mean for mean, _ in moments], dim=-1), torch.cat(variances, dim=-1)
+
+    def unexplained(self, rows: Rows) -> Tensor:
+        parts = []
+        for each in self.functions:
+            left = each.unexplained(rows)
+            parts.append(left.expand(*left.shape[:-1], each.layer.width))
+        return torch.cat(parts, dim=-1)
 
     def joint_moments(self, rows: Rows) -> JointMoments:
         moments = [each.joint_moments(rows) for each in self.functions]
