@@ -128,7 +128,8 @@ class Posterior:
             self.num_samples, self.random.seed, self.random.dtype, self.random.device
         )
         _, *layers = walk = list(self.sample.walk(X, random, joint=True))
-        functions = self.function.rows(walk[-1], random.at(len(layers)), joint=True)
+        last = self.sample.entering_output(walk)
+        functions = self.function.rows(last, random.at(len(layers)), joint=True)
         latents = [rows.own if isinstance(rows, GramRows) else rows for rows in layers]
         shape = (self.num_samples, *functions.shape[-2:])
         return FunctionSamples(functions.expand(shape), latents)

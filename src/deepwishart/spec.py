@@ -14,6 +14,7 @@ from deepwishart import kernels, likelihoods
 from deepwishart._support.arguments import number, shown, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
+from deepwishart.kernels.joined import Joined
 from deepwishart.layers import (
     AnchoredLayer,
     CollapsedOutputLayer,
@@ -37,6 +38,7 @@ __all__ = ["CHOICES", "OUTPUTS", "PROCESSES", "ModelSpec"]
 
 PROCESSES = ("dwp", "dgp", "dsvi", "diwp")
 OUTPUTS = ("inducing", "collapsed")
+INPUTS = ("first", "all")
 POSTERIORS = (*MIXINGS, "anchored")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 #: Allowed values of the choices by name.
@@ -45,6 +47,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "output": OUTPUTS,
     "posterior": POSTERIORS,
     "bound": BOUNDS,
+    "inputs": INPUTS,
     "dtype": tuple(DTYPES),
     "kernel": kernels.names(),
     "likelihood": tuple(likelihoods.NAMES),
@@ -76,6 +79,8 @@ class ModelSpec:
         num_inducing: number of inducing points P.
         kernel: a name, a kernel to copy for each layer, or one of these for each layer.
         ard: a lengthscale for each input in the first layer of kernels by name.
+        inputs: ``"first"``: only the first layer sees the inputs, as in the paper; ``"all"``: every
+            layer does, :math:`K_\ell = k_G(G_{\ell-1}) \odot k_X(X)`, which is another prior.
         likelihood: a name, or a likelihood to copy.
         likelihood_options: arguments of a likelihood by name.
         output: ``"inducing"`` or ``"collapsed"``.
@@ -107,6 +112,9 @@ class ModelSpec:
         "squared_exponential", f"One of {', '.join(kernels.names())}."
     )
     ard: bool = choice(True, "A lengthscale for each input in the first layer, or one for all.")
+    inputs: str = choice(
+        "first", "Which layers see the inputs: the first, or all, beside the layer below them."
+    )
     likelihood: str | Likelihood = choice("gaussian", "How targets scatter.")
     likelihood_options: Mapping[str, Any] = field(default_factory=dict)
     output: str = choice(
@@ -126,7 +134,7 @@ class ModelSpec:
     def __post_init__(self) -> None:
         for name in ("num_features", "num_outputs", "depth", "num_inducing"):
             self._set(name, whole_number(name, getattr(self, name)))
-        for name in ("process", "output", "posterior", "bound", "dtype"):
+        for name in ("process", "output", "inputs", "posterior", "bound", "dtype"):
             check_choice(name, getattr(self, name), CHOICES[name])
         if self.width is not None:
             widths = [whole_number("width", each) for each in _several(self.width)]
@@ -201,12 +209,15 @@ class ModelSpec:
             inducing_inputs=None if all(own) else points,
             num_features=self.num_features,
             num_inducing=self.num_inducing,
+            joins_inputs=self.inputs == "all",
             spec=self,
         )
 
     def make_kernel(self, index: int) -> Kernel:
         """ARD in the first layer, where features exist; isotropic after it."""
         features = self.num_features if index == 0 and self.ard else None
+        if index and self.inputs == "all":
+            return Joined(self.num_features, dtype=self.torch_dtype)
         kernel = _per_layer("kernel", _several(self.kernel), self.depth)[index]
         return kernels.make(kernel, num_features=features, dtype=self.torch_dtype)
 
@@ -251,7 +262,8 @@ class ModelSpec:
 
     def _points(self, index: int) -> torch.Tensor:
         """Inducing points of a layer that has its own."""
-        columns = self.widths[index - 1] if index else self.num_features
+        columns = self.widths[index - 1] if index else 0
+        columns += self.num_features if not index or self.inputs == "all" else 0
         return torch.zeros(self.num_inducing, columns, dtype=self.torch_dtype)
 
     def _make_output(self, likelihood: Likelihood, own: torch.Tensor | None) -> OutputLayer:

@@ -60,6 +60,7 @@ def build(
     jitter: float | None = None,
     linear_mean: bool = False,
     bound: str = "titsias2009",
+    inputs: str = "first",
 ) -> DeepKernelProcess:
     r"""A model of the given process, initialised from data.
 
@@ -107,6 +108,9 @@ def build(
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
         bound: ``"titsias2009"``, the bound of the paper's tables, or ``"tight"``, which is never
             below it for the same parameters (:mod:`deepwishart.layers.collapsed_output`).
+        inputs: ``"first"``: only the first layer sees the inputs, as in the paper; ``"all"``: every
+            layer does, :math:`K_\ell = k_G(G_{\ell-1}) \odot k_X(X)`. This is another prior, and
+            every depth then contains the Gaussian process of one layer. Not for ``"diwp"``.
 
     >>> X, y = torch.randn(30, 3), torch.randn(30)
     >>> build("dwp", X, y, depth=3, num_inducing=10).depth
@@ -137,6 +141,7 @@ def build(
         mixing=mixing,
         linear_mean=linear_mean,
         bound=bound,
+        inputs=inputs,
         jitter=jitter,
         dtype="float64" if dtype == torch.float64 else "float32",
     )
@@ -213,6 +218,7 @@ def _start_layers(
                 f"{layer.name} cannot start from {len(first)} inducing points with "
                 f"{first.shape[1]} features, at {width} columns of its own: {error}"
             ) from error
+        inducing = model.join(inducing, first)
     return inducing
 
 
