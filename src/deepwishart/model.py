@@ -206,7 +206,13 @@ class DeepKernelProcess(nn.Module):
         return ProcessSample(self, layers, output, random.num_samples)
 
     def sample_hidden(self, random: Randomness, *, integrate: bool = True) -> Iterator[LayerSample]:
-        """The hidden layers' part of :meth:`sample`, one by one."""
+        """The hidden layers' part of :meth:`sample`, one by one.
+
+        A layer that integrates its inducing variables out does so row by row, which is a bound only
+        where rows are independent given the layers. An output layer that sums over all rows ties
+        them together, so variables are drawn then.
+        """
+        integrate = integrate and not self.output.needs_rows
         inducing: Inducing = self.first_inducing()
         for layer in self.hidden:
             sample = layer.sample(inducing, random, integrate=integrate)
