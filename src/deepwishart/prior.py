@@ -10,6 +10,7 @@ from torch import Tensor
 
 from deepwishart._support.arguments import whole_number
 from deepwishart.distributions import GramDistribution, MatrixNormal
+from deepwishart.kernels import GramInducing
 
 if TYPE_CHECKING:
     from deepwishart.model import DeepKernelProcess
@@ -59,7 +60,7 @@ def sample_prior(
             kernel_matrix = following.square(features)
         elif isinstance(law, GramDistribution):
             grams.append(law.rsample(generator=generator))
-            kernel_matrix = following.square_from_gram(grams[-1])
+            kernel_matrix = following.square(GramInducing(grams[-1]))
         else:
             raise TypeError(f"{layer.name} has a prior over neither features nor Gram matrices.")
     law = model.output.prior(kernel_matrix)
