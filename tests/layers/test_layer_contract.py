@@ -65,7 +65,7 @@ OUTPUTS = {
         [GPOutputLayer(kernel(), TARGETS[:, :2]), GPOutputLayer(kernel(), 0.3 * TARGETS[:, 2:])]
     ),
     "stacked, doubly stochastic": StackedOutputLayer(
-        [DoublyStochasticOutputLayer(kernel(), POINTS, 1) for _ in range(3)]
+        [away_from_the_prior(DoublyStochasticOutputLayer(kernel(), POINTS, 1)) for _ in range(3)]
     ),
     "collapsed": CollapsedOutputLayer(kernel(), 3),
     "collapsed, matern": CollapsedOutputLayer(Matern52(dtype=torch.float64), 1),

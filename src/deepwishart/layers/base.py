@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
 from deepwishart.random import Randomness, RowRandomness
 
@@ -81,6 +82,9 @@ class Layer(NamedPart, ABC):
     >>> sample.log_ratio.shape, inducing.shape, rows.shape
     (torch.Size([4]), torch.Size([4, 5, 2]), torch.Size([4, 20, 2]))
     """
+
+    #: The kernel that is applied to the layer below.
+    kernel: Kernel
 
     @abstractmethod
     def sample(

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianSample, JointMoments
-from deepwishart.layers.output import OutputLayer, OutputSample, Summary
+from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
+from deepwishart.layers.output import GaussianOutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.collapsed import row_sums
@@ -49,7 +49,7 @@ class _Sums(NamedTuple):
     number: Tensor
 
 
-class CollapsedOutputLayer(OutputLayer):
+class CollapsedOutputLayer(GaussianOutputLayer):
     r"""A Gaussian process whose inducing outputs :math:`u` and values :math:`f` are integrated out;
     nothing is learned but its kernel.
 
@@ -162,6 +162,7 @@ class CollapsedFunction(GaussianSample):
     and ``weights`` :math:`w`, ``(..., P, D)``.
     """
 
+    layer: GaussianPrior
     inverse: Tensor
     fitted: Tensor
     weights: Tensor

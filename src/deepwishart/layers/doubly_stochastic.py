@@ -25,7 +25,7 @@ from deepwishart.layers.gaussian import (
     GaussianSample,
     JointMoments,
 )
-from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.layers.output import GaussianOutputLayer, InducingOutputSample
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
@@ -52,6 +52,7 @@ class DoublyStochasticSample(GaussianSample):
     r"""Rows given :math:`L^{-1}`, the mean :math:`m` or a draw of :math:`e`, and :math:`R` where
     :math:`e` was integrated out."""
 
+    layer: GaussianPrior
     inverse: Tensor
     whitened: Tensor
     root: Tensor | None
@@ -220,7 +221,7 @@ class DoublyStochasticLayer(GaussianLayer):
         return features
 
 
-class DoublyStochasticOutputLayer(OutputLayer):
+class DoublyStochasticOutputLayer(GaussianOutputLayer):
     r"""Output layer, with inducing points of its own.
 
     Args:

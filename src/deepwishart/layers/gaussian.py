@@ -26,6 +26,7 @@ from deepwishart.numerics.gaussian import Cross, formed
 from deepwishart.random import RowRandomness
 
 __all__ = [
+    "Columns",
     "ConditionalSample",
     "Covariance",
     "GaussianLayer",
@@ -69,16 +70,23 @@ class Covariance:
         return formed(cross), self.kernel.square(rows, variance=self.variance)
 
 
-class GaussianPrior(NamedPart):
+class Columns(NamedPart):
+    """A part of a model that has ``width`` columns, of features or of latent functions."""
+
+    def __init__(self, width: int, *, name: str, jitter: float) -> None:
+        super().__init__(name, jitter)
+        self.width = width
+
+
+class GaussianPrior(Columns):
     r"""The prior :math:`P(F) = \prod_\lambda \mathcal N(f_\lambda; 0, s K)` over a layer's
     ``width`` columns; ``variance`` is :math:`s`."""
 
     def __init__(
         self, kernel: Kernel, width: int, *, variance: float, name: str, jitter: float
     ) -> None:
-        super().__init__(name, jitter)
+        super().__init__(width, name=name, jitter=jitter)
         self.kernel = kernel
-        self.width = width
         self.variance = variance
 
     @property
@@ -121,7 +129,7 @@ class GaussianSample(LayerSample):
     """Samples of a layer whose rows are Gaussian, given the layer below at the inducing points
     (``inputs``); a subclass says with which moments."""
 
-    layer: GaussianPrior
+    layer: Columns
     inputs: Inducing
     log_ratio: Tensor
 
@@ -161,6 +169,7 @@ class ProjectedSample(GaussianSample):
     :math:`\Sigma_{tt} - |H \Sigma_{it}|^2`, where :math:`H` ``(..., P, P)`` is the ``projection``
     and :math:`w` ``(..., P, D)`` are the ``weights``."""
 
+    layer: GaussianPrior
     projection: Tensor
     weights: Tensor
 

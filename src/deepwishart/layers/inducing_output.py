@@ -8,13 +8,13 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, ProjectedSample
 from deepwishart.layers.global_inducing import PseudoObservations
-from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.layers.output import GaussianOutputLayer, InducingOutputSample
 from deepwishart.random import Randomness
 
 __all__ = ["GPOutputLayer"]
 
 
-class GPOutputLayer(OutputLayer):
+class GPOutputLayer(GaussianOutputLayer):
     r"""The output layer of the paper, with :math:`u` integrated out.
 
     Given the layer below, everything about :math:`u` is Gaussian

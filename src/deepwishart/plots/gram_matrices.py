@@ -53,7 +53,7 @@ def layer_grams(
     for number, (layer, sample) in enumerate(zip(model.layers, samples, strict=True), start=1):
         gram = sample if isinstance(layer, InverseWishartLayer) else sample @ sample.mT
         found[f"layer {number}"] = gram.mean(0)
-    found["output kernel"] = model.output.kernel.square(GramInducing(gram)).mean(0)
+    found["output kernel"] = model.output.priors[0].kernel.square(GramInducing(gram)).mean(0)
     return {name: matrix.cpu().numpy() for name, matrix in found.items()}
 
 
