@@ -14,7 +14,6 @@ from deepwishart import kernels, likelihoods
 from deepwishart._support.arguments import number, shown, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
-from deepwishart.kernels.joined import Joined
 from deepwishart.layers import (
     AnchoredLayer,
     CollapsedOutputLayer,
@@ -152,6 +151,11 @@ class ModelSpec:
             self._set("mixing", number("mixing", self.mixing, high=1.0))
         if self.jitter is not None:
             self._set("jitter", number("jitter", self.jitter))
+        if self.inputs == "all" and self.process == "diwp":
+            raise ValueError(
+                "inputs='all' joins inputs to features, and the layers of 'diwp' have none; use "
+                "'dwp', 'dgp' or 'dsvi'."
+            )
         if self.linear_mean and self.process != "dsvi":
             raise ValueError(
                 f"linear_mean=True is for 'dsvi' only: a {self.process} with a mean function would "
@@ -214,12 +218,14 @@ class ModelSpec:
         )
 
     def make_kernel(self, index: int) -> Kernel:
-        """ARD in the first layer, where features exist; isotropic after it."""
-        features = self.num_features if index == 0 and self.ard else None
+        """ARD in the first layer, where features exist; isotropic on the layer below after it."""
+        options: dict[str, Any] = {"dtype": self.torch_dtype}
+        if index == 0 and self.ard:
+            options["num_features"] = self.num_features
         if index and self.inputs == "all":
-            return Joined(self.num_features, dtype=self.torch_dtype)
+            options["num_inputs"] = self.num_features
         kernel = _per_layer("kernel", _several(self.kernel), self.depth)[index]
-        return kernels.make(kernel, num_features=features, dtype=self.torch_dtype)
+        return kernels.make(kernel, **options)
 
     def make_likelihood(self) -> Likelihood:
         """How targets arise, in the model's precision."""

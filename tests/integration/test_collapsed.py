@@ -14,6 +14,7 @@ from deepwishart.kernels import SquaredExponential
 from deepwishart.layers import CollapsedOutputLayer, DoublyStochasticLayer
 from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess, ProcessSample
+from deepwishart.numerics.gaussian import formed
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 NOISE, HEIGHT, LENGTHSCALES = 0.05, 1.7, (0.8, 1.4)
@@ -159,7 +160,7 @@ def optimal_pseudo_observations(collapsed, inducing, X, y):
     with torch.no_grad():
         points = collapsed.first_inducing()
         K_ii = collapsed.output.covariance.inducing(points)
-        K_it = collapsed.output.kernel.cross(points, collapsed.scale_inputs(X))
+        K_it = formed(collapsed.output.kernel.cross(points, collapsed.scale_inputs(X)))
         weights = torch.linalg.solve(K_ii, K_it)
         precision = weights @ weights.mT / NOISE
         values, vectors = torch.linalg.eigh(precision)

@@ -36,8 +36,8 @@ from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianSample, JointMoments
-from deepwishart.layers.output import OutputLayer, OutputSample, Summary
+from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
+from deepwishart.layers.output import GaussianOutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.collapsed import row_sums
@@ -61,7 +61,7 @@ class _Sums(NamedTuple):
     number: Tensor
 
 
-class CollapsedOutputLayer(OutputLayer):
+class CollapsedOutputLayer(GaussianOutputLayer):
     r"""A Gaussian process whose inducing outputs :math:`u` and values :math:`f` are integrated out;
     nothing is learned but its kernel.
 
@@ -196,6 +196,7 @@ class CollapsedFunction(GaussianSample):
     and ``weights`` :math:`w`, ``(..., P, D)``.
     """
 
+    layer: GaussianPrior
     inverse: Tensor
     fitted: Tensor
     weights: Tensor
@@ -222,6 +223,10 @@ class CollapsedFunction(GaussianSample):
             _, rest = condition(projection, cross, own, self.weights)
             spread.append(own - rest)
         return mean, unexplained.unsqueeze(-1) + torch.stack(spread, dim=-1)
+
+    def unexplained(self, rows: Rows) -> Tensor:
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        return condition(self.inverse, cross, own, self.weights)[1].unsqueeze(-1)
 
     def joint_moments(self, rows: Rows) -> JointMoments:
         cross, square = self.layer.covariance.joint(self.inputs, rows)

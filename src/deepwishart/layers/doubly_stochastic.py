@@ -22,8 +22,8 @@ from deepwishart.layers.gaussian import (
     Covariance,
     GaussianLayer,
     GaussianPrior,
-    GaussianSample,
     JointMoments,
+    KernelSample,
 )
 from deepwishart.layers.output import InducingOutputLayer, InducingOutputSample
 from deepwishart.numerics import linalg
@@ -48,7 +48,7 @@ def linear_map(inputs: Tensor, width: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DoublyStochasticSample(GaussianSample):
+class DoublyStochasticSample(KernelSample):
     r"""Rows given :math:`L^{-1}`, the mean :math:`m` or a draw of :math:`e`, and :math:`R` where
     :math:`e` was integrated out."""
 

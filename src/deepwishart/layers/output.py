@@ -8,18 +8,19 @@ order, and only the sums are kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianPrior, GaussianSample
+from deepwishart.layers.gaussian import Columns, GaussianPrior, GaussianSample
 from deepwishart.likelihoods import Likelihood
 from deepwishart.random import Randomness
 
 __all__ = [
     "BOUNDS",
+    "GaussianOutputLayer",
     "InducingOutputLayer",
     "InducingOutputSample",
     "OutputLayer",
@@ -84,8 +85,8 @@ class OutputSample(ABC):
         """
 
 
-class OutputLayer(GaussianPrior, ABC):
-    """The last layer: a Gaussian process given the layer below.
+class OutputLayer(Columns, ABC):
+    """The last layer: Gaussian processes given the layer below.
 
     Check one of your own with :func:`deepwishart.testing.check_output_layer`.
 
@@ -99,6 +100,11 @@ class OutputLayer(GaussianPrior, ABC):
 
     #: Whether the bound and predictions need all training rows at once.
     needs_rows = False
+
+    @property
+    @abstractmethod
+    def priors(self) -> Sequence[GaussianPrior]:
+        """The priors of the columns, in order: one, or one for each group of them."""
 
     @abstractmethod
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
@@ -117,6 +123,14 @@ class OutputLayer(GaussianPrior, ABC):
     ) -> OutputSample:
         """Samples of this layer at the inducing points, as :meth:`Layer.sample` makes them of a
         hidden layer; ``integrate=False`` is for layers that have inducing variables to draw."""
+
+
+class GaussianOutputLayer(GaussianPrior, OutputLayer):
+    """An output layer with one kernel for all columns."""
+
+    @property
+    def priors(self) -> Sequence[GaussianPrior]:
+        return [self]
 
 
 class InducingOutputSample(OutputSample):
@@ -169,7 +183,7 @@ class TightInducingOutputSample(InducingOutputSample):
         return torch.maximum(plain, tight - cost)
 
 
-class InducingOutputLayer(OutputLayer):
+class InducingOutputLayer(GaussianOutputLayer):
     """An output layer whose posterior is fixed by its inducing points, for minibatches."""
 
     #: ``"titsias2009"`` or ``"tight"``.
