@@ -191,10 +191,12 @@ class SamplingRequirements(Requirements, ABC):
     def prior(self) -> None:
         root = self.normal(SAMPLES, ROWS, ROWS)
         kernel_matrix = root @ root.mT + torch.eye(ROWS, dtype=self.dtype, device=self.device)
-        sample = self.subject.prior(kernel_matrix).rsample(generator=self.random().generator)
-        violation = f"a sample of its prior at {SAMPLES} x {ROWS} points has shape "
-        self.require(sample.shape[:2] == (SAMPLES, ROWS), violation + str(tuple(sample.shape)))
-        self.require_value("a sample of its prior", sample)
+        layer = self.subject
+        for part in layer.priors if isinstance(layer, OutputLayer) else [layer]:
+            sample = part.prior(kernel_matrix).rsample(generator=self.random().generator)
+            violation = f"a sample of its prior at {SAMPLES} x {ROWS} points has shape "
+            self.require(sample.shape[:2] == (SAMPLES, ROWS), violation + str(tuple(sample.shape)))
+            self.require_value("a sample of its prior", sample)
 
     @torch.no_grad()
     def divergence(self) -> list[Any]:
