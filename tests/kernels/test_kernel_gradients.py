@@ -13,23 +13,23 @@ from deepwishart.kernels.arc_cosine import relu_correlation, step_correlation
 from deepwishart.kernels.elementary import safe_sqrt
 
 F64 = torch.float64
-SMOOTH = [Matern12.profile, Matern32.profile, Matern52.profile, safe_sqrt]
+DISTANCES, COSINES = (0.01, 0.5, 1.0, 7.0), (-0.9, -0.1, 0.3, 0.8)
 
 
-@pytest.mark.parametrize("function", SMOOTH, ids=lambda f: f.__qualname__)
-def test_first_and_second_derivative_of_profiles(function: Callable[[Tensor], Tensor]) -> None:
-    value = torch.tensor([0.01, 0.5, 1.0, 7.0], dtype=F64, requires_grad=True)
+@pytest.mark.parametrize(
+    ("function", "where"),
+    [
+        *((f, DISTANCES) for f in (Matern12.profile, Matern32.profile, Matern52.profile)),
+        (safe_sqrt, DISTANCES),
+        *((f, COSINES) for f in (step_correlation, relu_correlation)),
+    ],
+)
+def test_first_and_second_derivative(
+    function: Callable[[Tensor], Tensor], where: tuple[float, ...]
+) -> None:
+    value = torch.tensor(where, dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(function, value)
     assert torch.autograd.gradgradcheck(function, value, atol=1e-4)
-
-
-@pytest.mark.parametrize("function", [step_correlation, relu_correlation], ids=lambda f: f.__name__)
-def test_first_and_second_derivative_of_correlations(
-    function: Callable[[Tensor], Tensor],
-) -> None:
-    cosine = torch.tensor([-0.9, -0.1, 0.3, 0.8], dtype=F64, requires_grad=True)
-    assert torch.autograd.gradcheck(function, cosine)
-    assert torch.autograd.gradgradcheck(function, cosine)
 
 
 @pytest.mark.parametrize(

@@ -125,17 +125,13 @@ def test_arc_cosine_is_a_wide_layer_with_biases(order: int) -> None:
     np.testing.assert_allclose(value, expected, atol=5e-3)
 
 
-@pytest.mark.parametrize(("order", "expected"), [(0, 1.5), (1, 1.5 * 25.0)])
-def test_arc_cosine_keeps_the_scale(order: int, expected: float) -> None:
-    kernel = ArcCosine(order, height=1.5, bias=0.0)
-    assert kernel.diagonal(torch.tensor([[3.0, 4.0]])).item() == pytest.approx(expected)
-
-
-def test_arc_cosine_without_bias_treats_zero_as_orthogonal() -> None:
-    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
-    matrix = ArcCosine(0, bias=0.0, dtype=torch.float64).square(points)
-    expected = torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
-    torch.testing.assert_close(matrix.detach(), expected.double())
+def test_arc_cosine_without_bias_keeps_the_scale_and_treats_zero_as_orthogonal() -> None:
+    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
+    steps = ArcCosine(0, 1.5, bias=0.0, dtype=torch.float64)
+    expected = 1.5 * torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    torch.testing.assert_close(steps.square(points).detach(), expected.double())
+    relus = ArcCosine(1, 1.5, bias=0.0, dtype=torch.float64)
+    assert relus.diagonal(points)[2].item() == pytest.approx(1.5 * 25.0)
 
 
 def test_rational_quadratic_becomes_squared_exponential() -> None:
