@@ -4,7 +4,9 @@ import pytest
 import torch
 
 import deepwishart as dw
+from deepwishart.likelihoods import Likelihood
 from deepwishart.predict import draw_targets
+from tests.likelihoods.conftest import Heteroscedastic, TwoClasses
 
 ROWS = 40
 
@@ -83,11 +85,16 @@ def test_importance_weighted_bound_is_above_the_elbo(example):
     assert float(better.mean()) > float(bound)
 
 
-def test_quantiles_where_there_is_a_distribution_function(example):
-    likelihood = example(1)
+def predicted(kind):
+    """Of rows, under a model that has not been trained."""
+    likelihood = kind(1)
     X, y = data(likelihood)
-    prediction = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X[:5])
-    if example.__name__ != "Heteroscedastic":
+    return dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X[:5]), X[:5]
+
+
+def test_quantiles_where_there_is_a_distribution_function(example):
+    prediction, _ = predicted(example)
+    if example is not Heteroscedastic:
         with pytest.raises(TypeError, match="no distribution function, and so no quantiles"):
             prediction.quantile(0.5)
         return
@@ -96,7 +103,7 @@ def test_quantiles_where_there_is_a_distribution_function(example):
         torch.testing.assert_close(prediction.cdf(quantile), level.expand(5), rtol=0, atol=1e-9)
 
 
-class Durations(dw.likelihoods.Likelihood):
+class Durations(Likelihood):
     """A distribution function without an inverse, on the positive numbers."""
 
     def distribution(self, latents):
@@ -104,26 +111,18 @@ class Durations(dw.likelihoods.Likelihood):
 
 
 def test_quantiles_of_positive_targets():
-    likelihood = Durations(1)
-    X, y = data(likelihood)
-    model = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood)
-    prediction = model.predict(X[:5])
-    low, high = prediction.quantile(0.01), prediction.quantile(0.99)
-    assert bool((low > 0).all())
-    torch.testing.assert_close(prediction.cdf(low), torch.full_like(low, 0.01), rtol=0, atol=1e-9)
-    torch.testing.assert_close(prediction.cdf(high), torch.full_like(low, 0.99), rtol=0, atol=1e-9)
+    prediction, _ = predicted(Durations)
+    for level in (0.01, 0.99):
+        quantile = prediction.quantile(level)
+        assert bool((quantile > 0).all())
+        expected = torch.full_like(quantile, level)
+        torch.testing.assert_close(prediction.cdf(quantile), expected, rtol=0, atol=1e-9)
 
 
 def test_predictions_of_classes_are_probabilities():
-    class TwoClasses(dw.likelihoods.Likelihood):
-        def distribution(self, latents):
-            return torch.distributions.Bernoulli(logits=latents)
-
-    likelihood = TwoClasses(1)
-    X, y = data(likelihood)
-    prediction = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X)
-    one = prediction.log_prob(torch.ones(ROWS)).exp()
+    prediction, X = predicted(TwoClasses)
+    one, zero = (prediction.log_prob(make(len(X))).exp() for make in (torch.ones, torch.zeros))
     torch.testing.assert_close(one, prediction.mean)
-    torch.testing.assert_close(one + prediction.log_prob(torch.zeros(ROWS)).exp(), one / one)
+    torch.testing.assert_close(one + zero, torch.ones_like(one))
     with pytest.raises(TypeError, match="Under TwoClasses, components are not Gaussian"):
         next(prediction.components())
