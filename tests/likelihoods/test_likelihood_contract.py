@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Gamma, Laplace, MultivariateNormal, Normal
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Gamma,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    Poisson,
+    StudentT,
+)
 
 from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
 from deepwishart.testing import check_likelihood
@@ -41,20 +50,29 @@ class _Classes(Likelihood):
         return Categorical(logits=torch.stack([latents, torch.zeros_like(latents)], dim=-1))
 
 
-OTHERS = {"positive": _Duration, "with a kink": _Kinked, "classes": _Classes}
+class _Counts(Likelihood):
+    def distribution(self, latents: Tensor) -> Poisson:
+        return Poisson(latents.exp())
+
+
+class _Logistic(Likelihood):
+    def distribution(self, latents: Tensor) -> Bernoulli:
+        return Bernoulli(logits=latents)
+
+
+class _HeavyTails(Likelihood):
+    def distribution(self, latents: Tensor) -> StudentT:
+        return StudentT(4.0, latents, 0.6)
+
+
+OTHERS = [_Duration, _Kinked, _Classes, _Counts, _Logistic, _HeavyTails]
 
 
 @PRECISIONS
 @pytest.mark.parametrize("num_outputs", [1, 2])
-@pytest.mark.parametrize("name", OTHERS)
-def test_contract_of_others(name: str, num_outputs: int, dtype: torch.dtype) -> None:
-    check_likelihood(OTHERS[name](num_outputs), dtype=dtype)
-
-
-@PRECISIONS
-@pytest.mark.parametrize("num_outputs", [1, 2])
-def test_contract_of_examples(example, num_outputs: int, dtype: torch.dtype) -> None:
-    check_likelihood(example(num_outputs), dtype=dtype)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_contract_of_others(kind: type[Likelihood], num_outputs: int, dtype: torch.dtype) -> None:
+    check_likelihood(kind(num_outputs), dtype=dtype)
 
 
 def test_columns_may_differ_in_noise() -> None:
