@@ -84,30 +84,6 @@ def test_minibatch_elbos_average_to_the_full_batch_elbo(process, depth):
     assert abs(with_fixed_noise(parts[0]) - whole) > 1e-6
 
 
-@pytest.mark.parametrize("process", PROCESSES)
-def test_a_generator_makes_the_elbo_repeatable(process):
-    X, y = small_problem()
-    model = dw.build(process, X, y, depth=3, num_inducing=6)
-    first, second = (
-        dw.elbo(model, X, y, num_data=12, generator=torch.Generator().manual_seed(7))
-        for _ in range(2)
-    )
-    assert first.item() == second.item()
-    other = dw.elbo(model, X, y, num_data=12, generator=torch.Generator().manual_seed(8))
-    assert other.item() != first.item()
-
-
-def test_every_parameter_of_every_process_gets_a_gradient():
-    X, y = small_problem()
-    for process in PROCESSES:
-        model = dw.build(process, X, y, depth=3, num_inducing=6)
-        dw.elbo(model, X, y, num_data=12).backward()
-        for name, parameter in model.named_parameters():
-            assert parameter.grad is not None, (process, name)
-            assert bool(torch.isfinite(parameter.grad).all()), (process, name)
-            assert float(parameter.grad.abs().max()) > 0, (process, name)
-
-
 @pytest.mark.parametrize(
     ("process", "output"), [*((process, "inducing") for process in PROCESSES), ("dgp", "collapsed")]
 )
@@ -129,6 +105,7 @@ def test_elbo_gradients_match_finite_differences(process, output):
     value().backward()
     generator = torch.Generator().manual_seed(6)
     for name, parameter in model.named_parameters():
+        assert float(parameter.grad.abs().max()) > 0, name
         if name.endswith(skip):
             continue
         direction = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)

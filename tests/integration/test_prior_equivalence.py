@@ -147,13 +147,3 @@ def test_rows_do_not_depend_on_the_choice_of_root(width):
     # The choice matters for features themselves, so the test above could have failed.
     first = stats.ks_2samp((sampled[:, 0, 0]).numpy(), (sampled @ rotation.mT)[:, 0, 0].numpy())
     assert first.pvalue < 1e-3
-
-
-@pytest.mark.parametrize("process", ["dwp", "dgp", "diwp"])
-def test_a_row_is_sampled_alike_alone_and_in_a_batch(process):
-    X, rows = inputs(3, 2), inputs(6, 2, seed=5)
-    model, layer = prior_layer(process, 3, X)
-    alone = joint_gram(model, layer, rows[:1], joint=False, seed=1)
-    batch = joint_gram(model, layer, rows, joint=False, seed=2)
-    same_law(alone[:, 3, 3], batch[:, 3, 3])
-    same_law(alone[:, 0, 3], batch[:, 0, 3])

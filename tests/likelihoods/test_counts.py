@@ -73,21 +73,6 @@ def test_expectation_is_scipys_density_integrated(likelihood, y, law):
     assert float(found.detach()) == pytest.approx(expected, rel=1e-6)
 
 
-@PRECISIONS
-@pytest.mark.parametrize("name", ["poisson", "negative binomial"])
-@pytest.mark.parametrize("size", [-1e4, -100.0, 100.0, 1e4])
-def test_extreme_latents(name, dtype, size):
-    likelihood = KINDS[name].to(dtype)
-    mean = torch.full((2, 1), size, dtype=dtype, requires_grad=True)
-    variance = torch.full_like(mean, 50.0).detach().requires_grad_()
-    y = torch.tensor([[0.0], [1e6]], dtype=dtype)
-    value = likelihood.expected_log_prob(y, mean, variance)
-    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
-    assert bool(value.isfinite().all())
-    assert all(bool(each.isfinite().all()) for each in gradients)
-    assert bool(likelihood.predictive(mean, variance).components.log_prob(y).isfinite().all())
-
-
 @pytest.mark.parametrize("kind", [Poisson, NegativeBinomial])
 def test_an_exposure_shifts_the_rate(kind):
     plain, exposed = kind(1), kind(1, exposure=True)

@@ -18,7 +18,15 @@ from torch.distributions import (
     StudentT,
 )
 
-from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
+from deepwishart import likelihoods
+from deepwishart.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    Likelihood,
+    Mixture,
+    NegativeBinomial,
+)
 from deepwishart.testing import check_likelihood
 from tests.sabotage import broken
 
@@ -73,6 +81,31 @@ OTHERS = [_Duration, _Kinked, _Classes, _Counts, _Logistic, _HeavyTails]
 @pytest.mark.parametrize("kind", OTHERS)
 def test_contract_of_others(kind: type[Likelihood], num_outputs: int, dtype: torch.dtype) -> None:
     check_likelihood(kind(num_outputs), dtype=dtype)
+
+
+@PRECISIONS
+@pytest.mark.parametrize(
+    "kind",
+    [
+        HeteroscedasticGaussian,
+        HeteroscedasticStudentT,
+        NegativeBinomial,
+        likelihoods.Poisson,
+        likelihoods.StudentT,
+    ],
+)
+@pytest.mark.parametrize("size", [-1e4, -150.0, 150.0, 1e4])
+def test_extreme_latents(kind: type[Likelihood], dtype: torch.dtype, size: float) -> None:
+    """Where the contract does not go: nothing overflows for far outliers and large counts."""
+    likelihood = kind(1).to(dtype)
+    mean = torch.full((2, likelihood.num_latents), size, dtype=dtype, requires_grad=True)
+    variance = torch.full_like(mean, 100.0).detach().requires_grad_()
+    y = torch.tensor([[0.0], [1e6]], dtype=dtype)
+    value = likelihood.expected_log_prob(y, mean, variance)
+    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
+    assert all(bool(each.isfinite().all()) for each in (value, *gradients))
+    components, _ = likelihood.predictive(mean.detach(), variance.detach())
+    assert all(bool(v.isfinite().all()) for v in (components.stddev, components.log_prob(y)))
 
 
 def test_columns_may_differ_in_noise() -> None:
