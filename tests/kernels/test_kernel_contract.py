@@ -38,6 +38,7 @@ KERNELS = {
     "scale": 2.0 * Matern52(),
     "nested": 0.5 * (Matern12() + Linear() * Linear()) * RationalQuadratic(),
     **{f"{name}, 2 inputs": kernels.make(name, num_inputs=2) for name in STATIONARY},
+    "sum, 4 inputs": SquaredExponential(num_inputs=4) + Matern32(num_inputs=4),
     "partly ARD": SquaredExponential(num_features=4) + 3.0 * Matern12() * Linear(num_features=4),
 }
 

@@ -83,6 +83,8 @@ def test_inputs_are_for_stationary_kernels_with_one_lengthscale() -> None:
         kernels.make(Matern12(num_inputs=3), num_inputs=2)
     with pytest.raises(ValueError, match="leave num_features=None"):
         Matern12(num_features=3, num_inputs=2)
+    with pytest.raises(ValueError, match=r"different num_inputs: \[2, 3\]"):
+        Matern12(num_inputs=2) + Matern12(num_inputs=3)
     with pytest.raises(ValueError, match="features come first, inputs after them"):
         Matern12(num_inputs=2).square(torch.ones(5, 2))
     kernel = kernels.make("matern12", num_inputs=2)
