@@ -136,4 +136,4 @@ def test_the_posterior_mixes_rows_and_columns_unless_the_paper_is_followed(data,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         regressor.fit(*data)
-    assert regressor._fitted_structure["posterior"] == family
+    assert regressor.spec_.posterior == family

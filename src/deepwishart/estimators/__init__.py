@@ -10,7 +10,7 @@ Estimators, the sweeps over the paper's experiments and the demonstrations all g
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.base import DeepKernelEstimator, inducing_points
 from deepwishart.estimators.class_scores import (
     ClassPredictive,
     Reliability,
@@ -28,9 +28,8 @@ from deepwishart.estimators.evaluation import (
 )
 from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
-from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel
-from deepwishart.estimators.search import Candidate, Fitted, inducing_points, search_model
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
+from deepwishart.estimators.search import Candidate, Fitted, search_model
 
 __all__ = [
     "Bound",
