@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from deepwishart.bound import elbo
 from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods.counts import Counts
 from deepwishart.model import DeepKernelProcess
+from deepwishart.predict import Predictive
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
@@ -79,10 +80,7 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
     columns = range(len(prediction.scaling.scale))
-    if prediction.gaussian:
-        return _rescaled([_Marginal(prediction.standardised, d) for d in columns], prediction, y)
-    table = y.reshape(len(y), -1)
-    return [_scores(_law(prediction, table, d), table[:, d]) for d in columns]
+    return _rescaled([_Column(prediction.standardised, d) for d in columns], prediction, y)
 
 
 def score_constant(
@@ -101,7 +99,7 @@ def score_constant(
     shape = (len(prediction), len(prediction.scaling.scale))
     if prediction.discrete and train is not None:
         pairs = zip(train.reshape(len(train), -1).T, y.reshape(len(y), -1).T, strict=True)
-        return [_scores(_count_guess(counts, len(y)), targets) for counts, targets in pairs]
+        return [_scores(_CountGuess.of(counts, len(y)), targets) for counts, targets in pairs]
     return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
 
 
@@ -140,50 +138,69 @@ def _scores(
     }
 
 
-class _Marginal(NamedTuple):
-    """One target column of a prediction."""
+@dataclass(frozen=True)
+class _Column:
+    """One target column of a prediction, itself one for :mod:`deepwishart.metrics`."""
 
-    prediction: metrics.MixturePrediction
-    column: int
+    whole: Predictive
+    index: int
+
+    @property
+    def gaussian(self) -> bool:
+        return self.whole.gaussian
+
+    @property
+    def discrete(self) -> bool:
+        return self.whole.discrete
+
+    @property
+    def mean(self) -> Tensor:
+        return self._own(self.whole.mean)
 
     def components(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for mean, std in self.prediction.components():
-            yield mean[..., [self.column]], std[..., [self.column]]
+        for mean, std in self.whole.components():
+            yield mean[..., [self.index]], std[..., [self.index]]
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self._own(self.whole.log_prob(self._repeated(y), by_column=True))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self._own(self.whole.cdf(self._repeated(y)))
+
+    def sample(self, num_samples: int, generator: torch.Generator | None) -> Tensor:
+        return self._own(self.whole.sample(num_samples, generator), num_samples)
+
+    def _repeated(self, y: Tensor) -> Tensor:
+        return y.unsqueeze(-1).expand(-1, self.whole.num_outputs)
+
+    def _own(self, values: Tensor, *leading: int) -> Tensor:
+        shape = (*leading, len(self.whole), self.whole.num_outputs)
+        return values.reshape(shape)[..., self.index]
 
 
-def _law(prediction: RescaledPredictive, table: np.ndarray, column: int) -> SimpleNamespace:
-    """One column of a prediction of any kind; ``table`` has the targets of all columns."""
-    rows = len(prediction)
+class _CountGuess(NamedTuple):
+    """The same counts for every row, with mean and spread of those that were seen."""
 
-    def beside_others(values: Tensor) -> np.ndarray:
-        changed = np.array(table, dtype=np.float64)
-        changed[:, column] = values
-        return changed
+    law: Counts
+    mean: Tensor
+    gaussian: bool = False
+    discrete: bool = True
 
-    def own(values: np.ndarray, *leading: int) -> np.ndarray:
-        return values.reshape(*leading, rows, -1)[..., column]
+    @classmethod
+    def of(cls, counts: np.ndarray, num_rows: int) -> _CountGuess:
+        mean = float(counts.mean()) or 0.5 / len(counts)
+        dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
+        shape = torch.zeros(num_rows, dtype=torch.float64)
+        law = Counts(shape + math.log(mean), shape + dispersion)
+        return cls(law, law.mean)
 
-    return SimpleNamespace(
-        gaussian=False,
-        discrete=prediction.discrete,
-        mean=own(prediction.mean),
-        log_prob=lambda y: prediction.log_prob(beside_others(y), by_column=True)[:, column],
-        cdf=lambda y: own(prediction.cdf(beside_others(y))),
-        sample=lambda number, generator: own(prediction.sample(number, generator), number),
-    )
+    def log_prob(self, y: Tensor) -> Tensor:
+        return self.law.log_prob(y)
 
+    def cdf(self, y: Tensor) -> Tensor:
+        return self.law.cdf(y)
 
-def _count_guess(counts: np.ndarray, num_rows: int) -> SimpleNamespace:
-    """The same negative binomial for every row."""
-    mean = float(counts.mean()) or 0.5 / len(counts)
-    dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
-    shape = torch.zeros(num_rows, dtype=torch.float64)
-    law = Counts(shape + math.log(mean), shape + dispersion)
-
-    def sample(num_samples: int, generator: torch.Generator | None) -> Tensor:
+    def sample(self, num_samples: int, generator: torch.Generator | None) -> Tensor:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return law.sample((num_samples,))
-
-    functions = {"log_prob": law.log_prob, "cdf": law.cdf, "sample": sample}
-    return SimpleNamespace(gaussian=False, discrete=True, mean=law.mean, **functions)
+            return self.law.sample((num_samples,))
