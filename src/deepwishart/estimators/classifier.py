@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from deepwishart.estimators.base import DeepKernelEstimator
-from deepwishart.estimators.class_scores import ClassPredictive, number_classes
+from deepwishart.estimators.class_predictive import ClassPredictive, number_classes
 from deepwishart.likelihoods import Likelihood
 from deepwishart.persistence import ModelFileError
 
