@@ -167,9 +167,7 @@ def test_loading_does_not_touch_global_randomness(saved):
 def test_what_is_no_plain_data_cannot_be_saved(data, tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         small().save(tmp_path / "model")
-    with pytest.raises(
-        ModelFileError, match=r"kernel=Matern32\(\.\.\.\), an obj.*pickle"
-    ):
+    with pytest.raises(ModelFileError, match=r"kernel=Matern32\(\.\.\.\), an obj.*pickle"):
         small(kernel=dw.kernels.Matern32()).fit(*data).save(tmp_path / "model")
     with pytest.raises(ModelFileError, match="cannot be saved as plain data"):
         write_model(tmp_path / "model", {}, {"object": object()})
