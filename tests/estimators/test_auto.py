@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian, HeteroscedasticStudentT
 from deepwishart.training import Protocol
 
@@ -71,17 +71,21 @@ def test_noise_is_constant_where_there_is_no_choice(uneven, given):
     assert isinstance(regressor.fit(X, y).model_.likelihood, Gaussian)
 
 
-def test_what_was_tried_is_saved(chosen, data, tmp_path):
-    chosen.save(tmp_path / "model")
-    again = DeepKernelRegressor.load(tmp_path / "model")
-    assert again.history_.tried == chosen.history_.tried and again.depth == "auto"
-    np.testing.assert_array_equal(again.predict(data[0]), chosen.predict(data[0]))
-
-
-def test_warm_start_goes_on_with_what_was_chosen(data):
-    regressor = DeepKernelRegressor(**QUICK, warm_start=True).fit(*data)
-    depth, steps = regressor.model_.depth, regressor.n_iter_
-    assert regressor.fit(*data).model_.depth == depth and regressor.n_iter_ > steps
+def test_a_classifier_chooses_its_depth_too(data, tmp_path):
+    X, _ = data
+    y = np.where(np.hypot(*X.T) > 1.2, "out", "in")
+    classifier = DeepKernelClassifier(**{**QUICK, "n_inducing": 15}, depth="auto", warm_start=True)
+    first, *deeper = classifier.fit(X, y).history_.tried
+    assert first["depth"] == 1 and [each["depth"] for each in deeper] in ([2], [2, 3])
+    assert first["likelihood"] == deeper[0]["likelihood"] == "Bernoulli"
+    best = max((first, *deeper), key=lambda each: each["elbo"])
+    assert classifier.elbo_ >= best["elbo"] - 0.02 and classifier.score(X, y) > 0.8
+    classifier.save(tmp_path / "model")
+    again = DeepKernelClassifier.load(tmp_path / "model")
+    assert again.depth == "auto" and again.history_.tried == classifier.history_.tried
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+    steps, depth = again.n_iter_, again.model_.depth
+    assert again.fit(X, y).n_iter_ > steps and again.model_.depth == depth
 
 
 def test_a_single_layer_of_noise_is_kept_and_training_settles(data):

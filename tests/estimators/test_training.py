@@ -56,10 +56,6 @@ def test_batch_size(batch_size, num_rows, expected, make):
     assert protocol_of(make(batch_size=batch_size), num_rows).batch_size == expected
 
 
-def test_minibatches_train(make, data):
-    assert make(batch_size=16, max_iter=40).fit(*data).score(*data) > 0.8
-
-
 # ---- warm start ---------------------------------------------------------------------------------
 
 
@@ -73,14 +69,6 @@ def test_warm_start_goes_on_from_the_present_model(make, data):
     assert regressor.history_.kl_weight[30:] == [1.0] * 30
     assert regressor.elbo_ > first
     assert len(first_history) == 30
-
-
-def test_without_warm_start_fit_starts_again(make, data):
-    X, y = data
-    regressor = make().fit(X, y)
-    first = regressor.predict(X)
-    np.testing.assert_array_equal(regressor.fit(X, y).predict(X), first)
-    assert regressor.n_iter_ == 10
 
 
 def test_warm_start_on_more_data_keeps_the_first_units(make, data):
