@@ -1,8 +1,7 @@
 """The classifier: labels, probabilities, weights, files, and life among scikit-learn's tools."""
 
-import contextlib
-
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
@@ -57,6 +56,9 @@ def test_text_labels_and_probabilities(table, fitted):
     np.testing.assert_array_equal(fitted.log_prob(X, y), expected)
     assert isinstance(fitted.model_.likelihood, Categorical)
     assert set(fitted.sample_y(X, 3).ravel()) <= set(NAMES)
+    frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    named = small().fit(frame, pl.Series(y))
+    np.testing.assert_array_equal(named.predict_proba(frame), probabilities)
 
 
 @pytest.mark.parametrize("labels", [[False, True], [0, 1], [-1.0, 1.0], ["no", "yes"]])
@@ -71,12 +73,6 @@ def test_two_classes(labels, table):
     np.testing.assert_array_equal(kind[(odds > 0).astype(int)], classifier.predict(X))
     reference = small().fit(X, (y == "right").astype(int)).predict_proba(X)
     np.testing.assert_array_equal(classifier.predict_proba(X), reference)
-
-
-def test_a_row_does_not_depend_on_its_neighbours(table, fitted):
-    X, _ = table
-    together = fitted.predict_proba(X)
-    np.testing.assert_allclose(fitted.predict_proba(X[7:8])[0], together[7], rtol=1e-6)
 
 
 def test_far_from_the_data_classes_are_as_frequent_as_they_were(table):
@@ -125,23 +121,6 @@ def test_warm_start_keeps_the_classes(table):
         classifier.fit(X, np.where(y == "left", "up", y))
 
 
-def test_a_run_that_was_cut_off_resumes(table, tmp_path, monkeypatch):
-    def break_off(event):
-        if event.step == 6:
-            raise RuntimeError("the lights went out")
-
-    @contextlib.contextmanager
-    def make_progress(verbose, total, label):
-        yield break_off
-
-    whole = small(max_iter=12).fit(*table)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="the lights"):
-        patch.setattr("deepwishart.estimators.base.make_progress", make_progress)
-        small(max_iter=12, checkpoint_dir=tmp_path).fit(*table)
-    resumed = small(max_iter=12, checkpoint_dir=tmp_path).fit(*table)
-    np.testing.assert_array_equal(resumed.predict_proba(table[0]), whole.predict_proba(table[0]))
-
-
 # ---- files --------------------------------------------------------------------------------------
 
 
@@ -169,6 +148,7 @@ def test_the_other_estimators_model(fitted, make, data, tmp_path):
         DeepKernelClassifier.load(tmp_path / "numbers")
 
 
+REFUSED = r"class|likelihood|num_outputs|_scaling|saved by"
 MANY = [f"{number:05}" for number in range(20_000)]
 
 
@@ -191,9 +171,7 @@ def test_files_from_a_stranger(change, fitted):
     tensors, config, history = to_record(fitted)
     for name, value in change.items():
         config[name] = {**config[name], **value} if isinstance(value, dict) else value
-    with pytest.raises(
-        ModelFileError, match="class|likelihood|num_outputs|_scaling|saved by"
-    ):
+    with pytest.raises(ModelFileError, match=REFUSED):
         from_record(DeepKernelClassifier, tensors, config, history)
 
 
