@@ -93,20 +93,16 @@ def test_other_shapes(columns, width, data, tmp_path):
     assert loaded.spec_ == regressor.spec_ and loaded.spec_.num_inducing == 100
 
 
-@pytest.mark.parametrize("posterior", ["rows", "columns", "rows_columns"])
-def test_every_posterior_family(posterior, data, tmp_path):
-    regressor = small(depth=2, posterior=posterior).fit(*data)
+@pytest.mark.filterwarnings("ignore:The bound", "ignore:Training ended")
+@pytest.mark.parametrize("family", ["bartlett", "rows", "columns", "rows_columns", "learned_root"])
+def test_every_posterior_family(family, data, tmp_path):
+    given = {"protocol": "paper"} if family == "learned_root" else {"posterior": family}
+    regressor = small(depth=2, **given).fit(*data)
     loaded = check_identical(regressor, data[0], tmp_path / "model")
     layer = loaded.model_.layers[0]
-    mixed = {name for name in ("rows", "columns") if getattr(layer, f"{name}_mixing") is not None}
-    assert mixed == set(posterior.split("_")) and loaded.posterior == posterior
-
-
-@pytest.mark.filterwarnings("ignore:The bound", "ignore:Training ended")
-def test_the_learned_scale_of_the_papers_protocol(data, tmp_path):
-    regressor = small(depth=2, protocol="paper").fit(*data)
-    loaded = check_identical(regressor, data[0], tmp_path / "model")
-    assert loaded.model_.layers[0].learned_root is not None
+    extra = ("rows_mixing", "columns_mixing", "learned_root")
+    found = {name for name in extra if getattr(layer, name) is not None}
+    assert found == {name for name in extra if name.removesuffix("_mixing") in family}
 
 
 def test_everything_else_is_there(data, tmp_path):

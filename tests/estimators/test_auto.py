@@ -1,11 +1,15 @@
 """What the regressor chooses by itself, and what it says when things go wrong."""
 
+import os
+import sys
 import warnings
 
 import numpy as np
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
+from deepwishart import elbo, estimators
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian, HeteroscedasticStudentT
 from deepwishart.training import Protocol
@@ -124,20 +128,50 @@ def test_outliers_that_no_inducing_point_knows(make, seed):
         assert make(random_state=seed, max_iter=60, n_inducing=20).fit(X, y).elbo_ > -1.2
 
 
+@pytest.mark.filterwarnings("ignore:The bound", "ignore:Training ended")
 @pytest.mark.parametrize(
-    ("given", "family"),
+    ("given", "expected"),
     [
-        ({}, "rows_columns"),
-        ({"protocol": "paper"}, "bartlett"),
-        ({"process": "dgp"}, "bartlett"),
-        ({"posterior": "columns"}, "columns"),
+        ({}, {"posterior": "rows_columns", "output": "collapsed", "mixing": 0.0}),
+        ({"protocol": "paper"}, {"posterior": "bartlett", "output": "inducing", "mixing": 0.018}),
+        ({"process": "dgp"}, {"posterior": "bartlett", "output": "collapsed"}),
+        ({"posterior": "columns"}, {"posterior": "columns"}),
+        ({"batch_size": 20}, {"output": "inducing"}),
+        ({"n_inducing": "auto"}, {"num_inducing": 60, "depth": 2}),
+        ({"likelihood": "student_t"}, {"output": "inducing", "likelihood": "student_t"}),
     ],
 )
-def test_the_posterior_mixes_rows_and_columns_unless_the_paper_is_followed(data, given, family):
-    regressor = DeepKernelRegressor(
-        **{**QUICK, "max_iter": 2, "n_inducing": 5, "depth": 2, **given}
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        regressor.fit(*data)
-    assert regressor.spec_.posterior == family
+def test_parameters_become_a_specification(make, data, given, expected):
+    spec = make(**{"max_iter": 2, **given}).fit(*data).spec_
+    assert {name: getattr(spec, name) for name in expected} == expected
+
+
+def test_hidden_layers_start_where_they_are_told(make, data):
+    """Close to the prior, the posterior's divergence from it is next to nothing."""
+
+    def divergence(start):
+        regressor = make(start=start, depth=3, max_iter=1, learning_rate=1e-9).fit(*data)
+        random = regressor.model_.randomness(200, torch.Generator().manual_seed(0))
+        layers = regressor.model_.sample(random).layers
+        return -sum(layer.log_ratio.mean() for layer in layers).item()
+
+    assert abs(divergence("prior")) < 0.1 * divergence("inputs")
+
+
+def test_a_plain_fit_walks_four_files_of_the_estimators(make, data):
+    """Between entering fit and the first bound; searching, saving and scoring are elsewhere."""
+    folder, walked = os.path.dirname(estimators.__file__), set()
+
+    def look(frame, event, argument):
+        if event == "call":
+            walked.add(frame.f_code.co_filename)
+        elif event == "return" and frame.f_code is elbo.__code__:
+            sys.setprofile(None)
+
+    sys.setprofile(look)
+    try:
+        make(max_iter=2).fit(*data)
+    finally:
+        sys.setprofile(None)
+    files = {os.path.basename(each) for each in walked if os.path.dirname(each) == folder}
+    assert files == {"base.py", "checks.py", "regressor.py", "scaled_model.py"}
