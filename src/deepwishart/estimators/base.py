@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import os
 import sys
@@ -47,12 +48,6 @@ _FEWEST = 100
 _ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
 _SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
 _DEEP_WORK = 2e7  # and of hidden layers, of which many samples are drawn
-# Parameters that a model which goes on training cannot change, by their names in its specification.
-_STRUCTURE = {
-    **{name: name for name in ("process", "depth", "width", "kernel", "ard", "dtype", "jitter")},
-    **{name: name for name in ("output", "posterior", "likelihood")},
-    "n_inducing": "num_inducing",
-}
 # Inputs (N, num_features), targets (N, D), and log exposures (N, 1) of counts.
 Data = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -200,28 +195,19 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if posterior == "auto":
             mixed = self.process == "dwp" and self.protocol != "paper"
             posterior = "rows_columns" if mixed else "bartlett"
-        named = isinstance(likelihood, str)
-        return ModelSpec(
-            num_features=self.n_features_in_,
-            num_outputs=self.n_outputs_,
-            process=self.process,
-            depth=depth,
-            width=self.width,
-            num_inducing=points,
-            kernel=self.kernel,
-            ard=bool(self.ard),
-            likelihood=likelihood,
-            likelihood_options=self._likelihood_options() if named else {},
-            posterior=posterior,
-            jitter=self.jitter,
-            dtype=self.dtype,
-            **chosen,
-        )
+        chosen |= {"depth": depth, "num_inducing": points, "posterior": posterior}
+        chosen |= {"likelihood": likelihood, "ard": bool(self.ard)}
+        if isinstance(likelihood, str):
+            chosen["likelihood_options"] = self._likelihood_options()
+        fields = {each.name for each in dataclasses.fields(ModelSpec)}
+        given = {k: v for k, v in self.get_params(deep=False).items() if k in fields}
+        sizes = {"num_features": self.n_features_in_, "num_outputs": self.n_outputs_}
+        return ModelSpec(**{**given, **chosen, **sizes})
 
     def _train_new(self, spec: ModelSpec, data: Data) -> Fitted:
-        device = resolve_device(self.device)
-        options: dict[str, Any] = {"seed": self.seed_, "start": self.start, "device": device}
-        return self._train(ScaledModel.build(spec, *data, **options), data, History())
+        options: dict[str, Any] = {"seed": self.seed_, "start": self.start}
+        scaled = ScaledModel.build(spec, *data, device=resolve_device(self.device), **options)
+        return self._train(scaled, data, History())
 
     def _train(self, scaled: ScaledModel, data: Data, history: History) -> Fitted:
         """Train as the parameters say; a model that continues has annealed already."""
@@ -359,9 +345,10 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         return None if names is None else [str(name) for name in names]
 
     def _check_same_model(self, targets: np.ndarray) -> None:
-        for name, field_name in _STRUCTURE.items():
-            now, fitted = getattr(self, name, "auto"), getattr(self.spec_, field_name)
-            free = isinstance(now, str) and now == "auto"
+        for each in dataclasses.fields(ModelSpec):
+            name = "n_inducing" if each.name == "num_inducing" else each.name
+            now, fitted = getattr(self, name, "auto"), getattr(self.spec_, each.name)
+            free = isinstance(now, str) and now == "auto"  # or no parameter
             if not free and now is not fitted and now != fitted:
                 raise ValueError(
                     f"warm_start=True continues the present model, whose {name} is {fitted!r}; it "

@@ -242,11 +242,6 @@ class RescaledPredictive:
         """Predictive standard deviation, observation noise included."""
         return self.mean_and_stddev()[1]
 
-    @property
-    def variance(self) -> np.ndarray:
-        """Predictive variance."""
-        return np.square(self.stddev)
-
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components; ``FloatingPointError`` if they are none,
         as those of a damaged model may be."""
