@@ -181,7 +181,9 @@ def test_very_large_and_very_small_values(inputs, targets, dtype, make, data):
     X, y = data[0] * inputs, data[1] * targets
     regressor = make(dtype=dtype, max_iter=40).fit(X, y)
     assert regressor.score(X, y) > 0.9
+    assert regressor.model_.dtype == getattr(torch, dtype)
     mean, std = regressor.predict(X, return_std=True)
+    assert mean.dtype == std.dtype == np.float64
     assert np.isfinite(mean).all() and (std > 0).all() and np.isfinite(std).all()
     expected = -np.log(targets)
     assert abs(regressor.log_prob(X, y).mean() - expected) < 10

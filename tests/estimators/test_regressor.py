@@ -161,15 +161,6 @@ def test_one_target_column_keeps_its_shape(make, data):
     np.testing.assert_array_equal(table.log_prob(X, y), vector.log_prob(X, y[:, None]))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_both_dtypes(dtype, make, data):
-    X, y = data
-    regressor = make(dtype=dtype, max_iter=40).fit(X, y)
-    assert regressor.model_.dtype == getattr(torch, dtype)
-    assert regressor.predict(X).dtype == np.float64
-    assert regressor.score(X, y) > 0.9
-
-
 def test_a_kernel_object_is_copied_not_trained(make, data):
     kernel = dw.kernels.Matern52()
     before = {name: value.clone() for name, value in kernel.state_dict().items()}
