@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from deepwishart.bound import elbo
 from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods.counts import Counts
 from deepwishart.model import DeepKernelProcess
-from deepwishart.predict import Predictive
 
 _BATCH_SAMPLES = 10
 _BLOCK_ELEMENTS = 2**21  # elements of one samples x inducing x rows block
@@ -79,8 +77,11 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     >>> sorted(scores), 0 < scores["rmse"] < 200
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
-    columns = range(len(prediction.scaling.scale))
-    return _rescaled([_Column(prediction.standardised, d) for d in columns], prediction, y)
+    table = prediction.standardise(y)
+    columns = range(table.shape[1])
+    return _rescaled(
+        [TargetColumn(prediction.standardised, table, d) for d in columns], prediction, y
+    )
 
 
 def score_constant(
@@ -99,7 +100,7 @@ def score_constant(
     shape = (len(prediction), len(prediction.scaling.scale))
     if prediction.discrete and train is not None:
         pairs = zip(train.reshape(len(train), -1).T, y.reshape(len(y), -1).T, strict=True)
-        return [_scores(_CountGuess.of(counts, len(y)), targets) for counts, targets in pairs]
+        return [_scores(_OneLaw(counts, len(y)), targets) for counts, targets in pairs]
     return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
 
 
@@ -138,69 +139,67 @@ def _scores(
     }
 
 
-@dataclass(frozen=True)
-class _Column:
-    """One target column of a prediction, itself one for :mod:`deepwishart.metrics`."""
+class TargetColumn:
+    """One target column of a prediction, as metrics take it; ``beside`` has the targets ``(N, D)``
+    of all columns, in the units of the prediction.
 
-    whole: Predictive
-    index: int
+    >>> from deepwishart.estimators import ScaledModel
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> prediction = ScaledModel.build("dwp", X, np.hstack([X, X]), num_inducing=3).predict(X, 5)
+    >>> TargetColumn(prediction, np.hstack([X, X]), 1).mean.shape
+    (3,)
+    """
+
+    def __init__(self, prediction: Any, beside: Any, column: int) -> None:
+        self.gaussian, self.discrete = prediction.gaussian, prediction.discrete
+        self._prediction, self._column = prediction, column
+        self._beside = np.asarray(beside, dtype=np.float64)
+
+    def components(self) -> Iterator[tuple[Any, Any]]:
+        """Chunks of component means and standard deviations, ``(S, n, 1)`` each."""
+        for mean, std in self._prediction.components():
+            yield mean[..., [self._column]], std[..., [self._column]]
 
     @property
-    def gaussian(self) -> bool:
-        return self.whole.gaussian
+    def mean(self) -> Any:
+        """Predictive mean, ``(N,)``."""
+        return self._own(self._prediction.mean)
 
-    @property
-    def discrete(self) -> bool:
-        return self.whole.discrete
+    def log_prob(self, y: Any) -> Any:
+        """Log density, or log probability, of each row."""
+        return self._prediction.log_prob(self._with(y), by_column=True)[:, self._column]
 
-    @property
-    def mean(self) -> Tensor:
-        return self._own(self.whole.mean)
+    def cdf(self, y: Any) -> Any:
+        """Distribution function, ``(N,)``."""
+        return self._own(self._prediction.cdf(self._with(y)))
 
-    def components(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for mean, std in self.whole.components():
-            yield mean[..., [self.index]], std[..., [self.index]]
+    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
+        """Draws, ``(num_samples, N)``."""
+        return self._own(self._prediction.sample(num_samples, generator), num_samples)
 
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self._own(self.whole.log_prob(self._repeated(y), by_column=True))
+    def _with(self, y: Any) -> np.ndarray:
+        changed = self._beside.copy()
+        changed[:, self._column] = y
+        return changed
 
-    def cdf(self, y: Tensor) -> Tensor:
-        return self._own(self.whole.cdf(self._repeated(y)))
-
-    def sample(self, num_samples: int, generator: torch.Generator | None) -> Tensor:
-        return self._own(self.whole.sample(num_samples, generator), num_samples)
-
-    def _repeated(self, y: Tensor) -> Tensor:
-        return y.unsqueeze(-1).expand(-1, self.whole.num_outputs)
-
-    def _own(self, values: Tensor, *leading: int) -> Tensor:
-        shape = (*leading, len(self.whole), self.whole.num_outputs)
-        return values.reshape(shape)[..., self.index]
+    def _own(self, values: Any, *leading: int) -> Any:
+        return values.reshape(*leading, len(self._beside), -1)[..., self._column]
 
 
-class _CountGuess(NamedTuple):
-    """The same counts for every row, with mean and spread of those that were seen."""
+class _OneLaw:
+    """The same counts for every row: a negative binomial with the moments of ``counts``."""
 
-    law: Counts
-    mean: Tensor
-    gaussian: bool = False
-    discrete: bool = True
+    gaussian, discrete = False, True
 
-    @classmethod
-    def of(cls, counts: np.ndarray, num_rows: int) -> _CountGuess:
+    def __init__(self, counts: np.ndarray, num_rows: int) -> None:
         mean = float(counts.mean()) or 0.5 / len(counts)
         dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
         shape = torch.zeros(num_rows, dtype=torch.float64)
         law = Counts(shape + math.log(mean), shape + dispersion)
-        return cls(law, law.mean)
+        self.mean, self.log_prob, self.cdf, self._law = law.mean, law.log_prob, law.cdf, law
 
-    def log_prob(self, y: Tensor) -> Tensor:
-        return self.law.log_prob(y)
-
-    def cdf(self, y: Tensor) -> Tensor:
-        return self.law.cdf(y)
-
-    def sample(self, num_samples: int, generator: torch.Generator | None) -> Tensor:
+    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draws, the same at every call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return self.law.sample((num_samples,))
+            return self._law.sample(torch.Size([num_samples]))
