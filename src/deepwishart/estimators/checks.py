@@ -34,7 +34,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     name: kind for name, kind in likelihoods.NAMES.items() if not issubclass(kind, ClassLikelihood)
 }
 _NAMES: dict[str, tuple[str, ...]] = {
-    **{name: CHOICES[name] for name in ("process", "dtype", "kernel")},
+    **CHOICES,
     **{name: ("auto", *CHOICES[name]) for name in ("output", "posterior")},
     "likelihood": ("auto", *LIKELIHOODS),
     "start": STARTS,
@@ -60,7 +60,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
     for name, choices in _NAMES.items():
-        value = parameters.get(name, "auto")  # a classifier has no likelihood to choose
+        value = parameters.get(name, choices[0])  # not every choice is a parameter
         if not (name in ("kernel", "likelihood") and isinstance(value, Kernel | Likelihood)):
             check_choice(name, value, choices)
     if not isinstance(parameters["protocol"], Protocol):
