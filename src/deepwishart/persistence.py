@@ -4,8 +4,8 @@ A model directory holds
 
 - ``model.safetensors``: the tensors;
 - ``history.json``: the course of training;
-- ``config.json``: everything else, with the format's version, the versions of the libraries that
-  wrote it, the SHA-256 of the other two files, and its own.
+- ``config.json``: everything else, with the versions of the format and of the libraries that wrote
+  it, the SHA-256 of the other two files, and its own.
 
 There is no pickle: reading a model parses JSON and tensors and executes nothing. Checksums find
 damage and careless edits; they are no signature, and do not tell who wrote a model.
@@ -36,7 +36,7 @@ from deepwishart._support.files import sync_directory, write_atomically
 __all__ = ["FORMAT_VERSION", "ModelFileError", "read_model", "write_model"]
 
 FORMAT = "deepwishart-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _CONFIG, _TENSORS, _HISTORY = "config.json", "model.safetensors", "history.json"
 _FILES = {_CONFIG, _TENSORS, _HISTORY}
 _LIBRARIES = ("torch", "numpy", "scikit-learn", "safetensors")
@@ -111,7 +111,7 @@ def read_model(
             values, before any values are read; raises if they do not go together.
 
     Raises:
-        ModelFileError: nothing there, a file missing, damaged or changed, or a newer format.
+        ModelFileError: nothing there, a file missing, damaged or changed, or of another format.
 
     >>> import tempfile, torch
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -142,19 +142,22 @@ def read_model(
 
 def _sizes(file: Path) -> dict[str, Tensor]:
     """The tensors in a file without their values, from its header."""
-    if not file.is_file():
-        raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
+    _check_there(file)
     try:
         with safetensors.safe_open(file, "pt") as opened:
-            names = opened.keys()
-            return {name: _without_values(opened.get_slice(name)) for name in names}
+            found = {}
+            for name in opened.keys():  # noqa: SIM118 (no dictionary)
+                stored = opened.get_slice(name)
+                dtype = _DTYPES.get(stored.get_dtype(), torch.int8)
+                found[name] = torch.empty(stored.get_shape(), dtype=dtype, device="meta")
+            return found
     except (SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise _damage(f"{file} is truncated, damaged or changed: {error}") from error
 
 
-def _without_values(stored: Any) -> Tensor:
-    dtype = _DTYPES.get(stored.get_dtype(), torch.int8)
-    return torch.empty(stored.get_shape(), dtype=dtype, device="meta")
+def _check_there(file: Path) -> None:
+    if not file.is_file():
+        raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
 
 
 def _write_files(
@@ -204,15 +207,12 @@ def _read_config(where: Path) -> dict[str, Any]:
         )
     document = _parse(config, _read(config))
     if document.get("format") != FORMAT:
-        problem = f"its format is not {FORMAT!r}"
-        raise ModelFileError(f"{config} was not written by deepwishart: {problem}.")
-    version, versions = document.get("format_version"), document.get("versions")
-    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
-        writer = versions.get("deepwishart") if isinstance(versions, dict) else None
+        raise ModelFileError(f"{config} is not the config of a {FORMAT}.")
+    version = document.get("format_version")
+    if type(version) is not int or version != FORMAT_VERSION:
         raise ModelFileError(
-            f"The model in {where} has format version {version!r:.20}, written by deepwishart "
-            f"{writer or 'of another version'!s:.20}; this version reads formats up to "
-            f"{FORMAT_VERSION}. Upgrade deepwishart to load it."
+            f"The model in {where} has format version {version!r:.20}, and this deepwishart reads "
+            f"{FORMAT_VERSION} only: load it with the version that saved it, or train again."
         )
     if document.get("sha256") != _fingerprint(document):
         problem = "was changed or damaged after the model was saved: its checksum does not match"
@@ -242,8 +242,7 @@ def _finite(text: str) -> float:
 
 def _read(file: Path, files: dict[str, Any] | None = None) -> bytes:
     """The content of a file, which has the checksum that ``files`` says."""
-    if not file.is_file():
-        raise ModelFileError(f"The saved model is incomplete: {file} is missing.")
+    _check_there(file)
     if file.suffix == ".json" and file.stat().st_size > _LARGEST_JSON:
         raise ModelFileError(
             f"{file} is damaged: it has more than {_LARGEST_JSON >> 20} MB, which no model needs."

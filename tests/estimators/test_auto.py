@@ -1,12 +1,16 @@
 """What the regressor chooses by itself, and what it says when things go wrong."""
 
+import os
+import sys
 import warnings
 
 import numpy as np
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from deepwishart.estimators import DeepKernelRegressor
+from deepwishart import elbo, estimators
+from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian, HeteroscedasticStudentT
 from deepwishart.training import Protocol
 
@@ -46,7 +50,7 @@ def uneven():
 
 
 def test_noise_that_depends_on_the_inputs_is_found(uneven, tmp_path):
-    X, _, regressor = uneven
+    X, y, regressor = uneven
     assert isinstance(regressor.model_.likelihood, HeteroscedasticStudentT)
     lower, upper = regressor.predict_interval([[-1.0], [1.0]])
     narrow, wide = upper - lower
@@ -55,33 +59,25 @@ def test_noise_that_depends_on_the_inputs_is_found(uneven, tmp_path):
     again = DeepKernelRegressor.load(tmp_path / "model")
     assert again.likelihood == "auto" and again.history_.tried == regressor.history_.tried
     np.testing.assert_array_equal(again.predict_interval(X), regressor.predict_interval(X))
+    assert again.fit(X, y).n_iter_ > regressor.n_iter_  # a warm start goes on with it
+    assert isinstance(again.model_.likelihood, HeteroscedasticStudentT)
 
 
-def test_warm_start_goes_on_with_the_noise_that_was_found(uneven):
-    X, y, regressor = uneven
-    steps = regressor.n_iter_
-    assert regressor.fit(X, y).n_iter_ > steps
-    assert isinstance(regressor.model_.likelihood, HeteroscedasticStudentT)
-
-
-@pytest.mark.parametrize("given", [{"depth": 1}, {"output": "collapsed"}, {"protocol": "paper"}])
-def test_noise_is_constant_where_there_is_no_choice(uneven, given):
-    X, y, _ = uneven
-    regressor = DeepKernelRegressor(**{**QUICK, "max_iter": 10, "n_inducing": 20, **given})
-    assert isinstance(regressor.fit(X, y).model_.likelihood, Gaussian)
-
-
-def test_what_was_tried_is_saved(chosen, data, tmp_path):
-    chosen.save(tmp_path / "model")
-    again = DeepKernelRegressor.load(tmp_path / "model")
-    assert again.history_.tried == chosen.history_.tried and again.depth == "auto"
-    np.testing.assert_array_equal(again.predict(data[0]), chosen.predict(data[0]))
-
-
-def test_warm_start_goes_on_with_what_was_chosen(data):
-    regressor = DeepKernelRegressor(**QUICK, warm_start=True).fit(*data)
-    depth, steps = regressor.model_.depth, regressor.n_iter_
-    assert regressor.fit(*data).model_.depth == depth and regressor.n_iter_ > steps
+def test_a_classifier_chooses_its_depth_too(data, tmp_path):
+    X, _ = data
+    y = np.where(np.hypot(*X.T) > 1.2, "out", "in")
+    classifier = DeepKernelClassifier(**{**QUICK, "n_inducing": 15}, depth="auto", warm_start=True)
+    first, *deeper = classifier.fit(X, y).history_.tried
+    assert first["depth"] == 1 and [each["depth"] for each in deeper] in ([2], [2, 3])
+    assert first["likelihood"] == deeper[0]["likelihood"] == "Bernoulli"
+    best = max((first, *deeper), key=lambda each: each["elbo"])
+    assert classifier.elbo_ >= best["elbo"] - 0.02 and classifier.score(X, y) > 0.8
+    classifier.save(tmp_path / "model")
+    again = DeepKernelClassifier.load(tmp_path / "model")
+    assert again.depth == "auto" and again.history_.tried == classifier.history_.tried
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+    steps, depth = again.n_iter_, again.model_.depth
+    assert again.fit(X, y).n_iter_ > steps and again.model_.depth == depth
 
 
 def test_a_single_layer_of_noise_is_kept_and_training_settles(data):
@@ -120,20 +116,52 @@ def test_outliers_that_no_inducing_point_knows(make, seed):
         assert make(random_state=seed, max_iter=60, n_inducing=20).fit(X, y).elbo_ > -1.2
 
 
+@pytest.mark.filterwarnings("ignore:The bound", "ignore:Training ended")
 @pytest.mark.parametrize(
-    ("given", "family"),
+    ("given", "expected"),
     [
-        ({}, "rows_columns"),
-        ({"protocol": "paper"}, "bartlett"),
-        ({"process": "dgp"}, "bartlett"),
-        ({"posterior": "columns"}, "columns"),
+        ({}, {"posterior": "rows_columns", "output": "collapsed", "mixing": 0.0}),
+        ({"protocol": "paper"}, {"posterior": "bartlett", "output": "inducing", "mixing": 0.018}),
+        ({"process": "dgp"}, {"posterior": "bartlett", "output": "collapsed"}),
+        ({"posterior": "columns"}, {"posterior": "columns"}),
+        ({"batch_size": 20}, {"output": "inducing"}),
+        ({"n_inducing": "auto"}, {"num_inducing": 60, "depth": 2}),
+        ({"likelihood": "student_t"}, {"output": "inducing", "likelihood": "student_t"}),
+        ({"depth": "auto", "output": "collapsed"}, {"likelihood": "gaussian"}),
+        ({"depth": "auto", "protocol": "paper"}, {"likelihood": "gaussian"}),
     ],
 )
-def test_the_posterior_mixes_rows_and_columns_unless_the_paper_is_followed(data, given, family):
-    regressor = DeepKernelRegressor(
-        **{**QUICK, "max_iter": 2, "n_inducing": 5, "depth": 2, **given}
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        regressor.fit(*data)
-    assert regressor._fitted_structure["posterior"] == family
+def test_parameters_become_a_specification(make, data, given, expected):
+    spec = make(**{"max_iter": 2, **given}).fit(*data).spec_
+    assert {name: getattr(spec, name) for name in expected} == expected
+
+
+def test_hidden_layers_start_where_they_are_told(make, data):
+    """Close to the prior, the posterior's divergence from it is next to nothing."""
+
+    def divergence(start):
+        regressor = make(start=start, depth=3, max_iter=1, learning_rate=1e-9).fit(*data)
+        random = regressor.model_.randomness(200, torch.Generator().manual_seed(0))
+        layers = regressor.model_.sample(random).layers
+        return -sum(layer.log_ratio.mean() for layer in layers).item()
+
+    assert abs(divergence("prior")) < 0.1 * divergence("inputs")
+
+
+def test_a_plain_fit_walks_four_files_of_the_estimators(make, data):
+    """Between entering fit and the first bound; searching, saving and scoring are elsewhere."""
+    folder, walked = os.path.dirname(estimators.__file__), set()
+
+    def look(frame, event, argument):
+        if event == "call":
+            walked.add(frame.f_code.co_filename)
+        elif event == "return" and frame.f_code is elbo.__code__:
+            sys.setprofile(None)
+
+    sys.setprofile(look)
+    try:
+        make(max_iter=2).fit(*data)
+    finally:
+        sys.setprofile(None)
+    files = {os.path.basename(each) for each in walked if os.path.dirname(each) == folder}
+    assert files == {"base.py", "checks.py", "regressor.py", "scaled_model.py"}

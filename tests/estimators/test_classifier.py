@@ -1,22 +1,14 @@
 """The classifier: labels, probabilities, weights, files, and life among scikit-learn's tools."""
 
-import contextlib
-
 import numpy as np
-import pandas as pd
 import polars as pl
 import pytest
 import torch
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import deepwishart as dw
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
+from deepwishart.estimators.record import from_record, to_record
 from deepwishart.likelihoods import Bernoulli, Categorical
-from deepwishart.persistence import ModelFileError, read_model, write_model
+from deepwishart.persistence import ModelFileError
 from deepwishart.spec import PROCESSES
 
 NAMES = np.array(["left", "middle", "right"])
@@ -48,31 +40,6 @@ def fitted(table):
     return small().fit(*table)
 
 
-# ---- scikit-learn -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def array_api(monkeypatch):
-    """Without this variable scikit-learn leaves out one of its checks."""
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-
-
-# One layer: one of the checks trains for a thousand steps. The regressor's have all processes.
-@parametrize_with_checks([small(n_inducing=8, max_iter=20, depth=1)])
-def test_scikit_learn_check(estimator, check, array_api):
-    check(estimator)
-
-
-def test_pipelines_searches_and_calibration(table):
-    X, y = table
-    assert (cross_val_score(make_pipeline(StandardScaler(), small()), X, y, cv=2) > 0.7).all()
-    search = GridSearchCV(small(), {"depth": [1, 2]}, cv=2, scoring="neg_log_loss").fit(X, y)
-    assert search.best_score_ > -1.0 and search.predict(X).shape == (60,)
-    calibrated = CalibratedClassifierCV(small(), cv=2).fit(X, y)
-    np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1.0)
-    assert calibrated.score(X, y) > 0.8
-
-
 # ---- answers ------------------------------------------------------------------------------------
 
 
@@ -89,6 +56,9 @@ def test_text_labels_and_probabilities(table, fitted):
     np.testing.assert_array_equal(fitted.log_prob(X, y), expected)
     assert isinstance(fitted.model_.likelihood, Categorical)
     assert set(fitted.sample_y(X, 3).ravel()) <= set(NAMES)
+    frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    named = small().fit(frame, pl.Series(y))
+    np.testing.assert_array_equal(named.predict_proba(frame), probabilities)
 
 
 @pytest.mark.parametrize("labels", [[False, True], [0, 1], [-1.0, 1.0], ["no", "yes"]])
@@ -103,21 +73,6 @@ def test_two_classes(labels, table):
     np.testing.assert_array_equal(kind[(odds > 0).astype(int)], classifier.predict(X))
     reference = small().fit(X, (y == "right").astype(int)).predict_proba(X)
     np.testing.assert_array_equal(classifier.predict_proba(X), reference)
-
-
-@pytest.mark.parametrize("frame", [pd, pl], ids=["pandas", "polars"])
-def test_data_frames(frame, table, fitted):
-    X, y = table
-    inputs = frame.DataFrame({"a": X[:, 0], "b": X[:, 1]})
-    classifier = small().fit(inputs, frame.Series(y))
-    assert list(classifier.feature_names_in_) == ["a", "b"]
-    np.testing.assert_array_equal(classifier.predict_proba(inputs), fitted.predict_proba(X))
-
-
-def test_a_row_does_not_depend_on_its_neighbours(table, fitted):
-    X, _ = table
-    together = fitted.predict_proba(X)
-    np.testing.assert_allclose(fitted.predict_proba(X[7:8])[0], together[7], rtol=1e-6)
 
 
 def test_far_from_the_data_classes_are_as_frequent_as_they_were(table):
@@ -166,23 +121,6 @@ def test_warm_start_keeps_the_classes(table):
         classifier.fit(X, np.where(y == "left", "up", y))
 
 
-def test_a_run_that_was_cut_off_resumes(table, tmp_path, monkeypatch):
-    def break_off(event):
-        if event.step == 6:
-            raise RuntimeError("the lights went out")
-
-    @contextlib.contextmanager
-    def make_progress(verbose, total, label):
-        yield break_off
-
-    whole = small(max_iter=12).fit(*table)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="the lights"):
-        patch.setattr("deepwishart.estimators.base.make_progress", make_progress)
-        small(max_iter=12, checkpoint_dir=tmp_path).fit(*table)
-    resumed = small(max_iter=12, checkpoint_dir=tmp_path).fit(*table)
-    np.testing.assert_array_equal(resumed.predict_proba(table[0]), whole.predict_proba(table[0]))
-
-
 # ---- files --------------------------------------------------------------------------------------
 
 
@@ -201,34 +139,40 @@ def test_save_and_load(labels, table, fitted, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), classifier.predict(X))
 
 
-def test_the_other_estimators_model(table, fitted, tmp_path):
-    X, _ = table
+def test_the_other_estimators_model(fitted, make, data, tmp_path):
     fitted.save(tmp_path / "classes")
+    make(max_iter=2).fit(*data).save(tmp_path / "numbers")
     with pytest.raises(ModelFileError, match=r"saved by DeepKernelClassifier, .*Classifier\.load"):
         DeepKernelRegressor.load(tmp_path / "classes")
-    settings = {"n_inducing": 5, "max_iter": 2, "n_predict_samples": 2}
-    DeepKernelRegressor(**settings).fit(X, X[:, 0]).save(tmp_path / "numbers")
     with pytest.raises(ModelFileError, match=r"saved by DeepKernelRegressor, .*Regressor\.load"):
         DeepKernelClassifier.load(tmp_path / "numbers")
 
 
+REFUSED = r"class|likelihood|num_outputs|_scaling|saved by"
+MANY = [f"{number:05}" for number in range(20_000)]
+
+
 @pytest.mark.parametrize(
-    "classes", [[], ["a"], "abc", None, ["a", "b"], ["b", "a", "c"], ["a", "a", "b"], ["a", 1, "b"]]
+    "change",
+    [
+        *({"classes": each} for each in ([], ["a"], "abc", None, ["a", "b"], ["b", "a", "c"])),
+        *({"classes": each} for each in (["a", "a", "b"], ["a", 1, "b"], MANY)),
+        {"spec": {"likelihood": "bernoulli"}},
+        {"spec": {"likelihood": "gaussian"}},
+        {"spec": {"num_outputs": 3}},
+        *({"spec": {"likelihood_options": {"num_classes": each}}} for each in (3, 2**30)),
+        {"spec": {"likelihood_options": {"num_classes": 3, "class_weights": [1.0, 1.0]}}},
+        {"spec": {"likelihood_options": {"num_classes": 3, "class_weights": [1.0, -1.0, 1.0]}}},
+        {"estimator": ["x"]},
+        {"estimator": "DeepKernelRegressor"},
+    ],
 )
-def test_classes_from_a_stranger(classes, fitted, tmp_path):
-    fitted.save(tmp_path / "model")
-    tensors, config, history = read_model(tmp_path / "model")
-    write_model(tmp_path / "other", tensors, {**config, "classes": classes}, history)
-    with pytest.raises(ModelFileError, match="classes"):
-        DeepKernelClassifier.load(tmp_path / "other")
-
-
-def test_an_estimator_from_a_stranger(fitted, tmp_path):
-    fitted.save(tmp_path / "model")
-    tensors, config, history = read_model(tmp_path / "model")
-    write_model(tmp_path / "other", tensors, {**config, "estimator": ["x"]}, history)
-    with pytest.raises(ModelFileError, match="which DeepKernelClassifier cannot read"):
-        DeepKernelClassifier.load(tmp_path / "other")
+def test_files_from_a_stranger(change, fitted):
+    tensors, config, history = to_record(fitted)
+    for name, value in change.items():
+        config[name] = {**config[name], **value} if isinstance(value, dict) else value
+    with pytest.raises(ModelFileError, match=REFUSED):
+        from_record(DeepKernelClassifier, tensors, config, history)
 
 
 # ---- what is refused ----------------------------------------------------------------------------
@@ -256,12 +200,3 @@ def test_labels_that_are_refused(y, message, table):
 def test_weights_that_are_refused(weights, table):
     with pytest.raises(ValueError, match="class_weight"):
         small(class_weight=weights).fit(*table)
-
-
-def test_the_collapsed_output_is_for_gaussian_noise(table):
-    with pytest.raises(ValueError, match="output='collapsed' integrates Gaussian noise"):
-        small(output="collapsed").fit(*table)
-
-
-def test_top_level_name():
-    assert dw.DeepKernelClassifier is DeepKernelClassifier

@@ -66,13 +66,6 @@ def test_the_last_score_serves_as_long_as_there_are_enough(count, coverage):
             conformal_quantile(scores[1:], coverage)
 
 
-def test_columns_have_their_own():
-    assert conformal_quantile(np.array([[1.0, 9.0], [3.0, 7.0], [2.0, 8.0]]), 0.5).tolist() == [
-        2,
-        8,
-    ]
-
-
 def test_a_new_fit_forgets(make, data):
     X, y = data
     regressor = make(max_iter=2).fit(X[:40], y[:40])

@@ -48,6 +48,23 @@ def test_scores_are_those_of_the_prediction_in_the_units_of_the_data(scaled, dat
         assert found["log_likelihood"] == pytest.approx(expected, rel=1e-9)
 
 
+def test_columns_of_other_likelihoods_are_scored_by_themselves(data):
+    X, y = data
+    noise = dw.likelihoods.StudentT(2)
+    prediction = predict(ScaledModel.build("dwp", X, y, num_inducing=8, likelihood=noise), X)
+    density = prediction.log_prob(y, by_column=True).mean(0)
+    inside = np.abs(prediction.cdf(y) - 0.5) <= 0.45
+    for column, found in enumerate(score(prediction, y)):
+        assert found["log_likelihood"] == pytest.approx(density[column], rel=1e-9)
+        error = prediction.mean[:, column] - y[:, column]
+        assert found["rmse"] == pytest.approx(math.sqrt(np.square(error).mean()), rel=1e-9)
+        assert found["coverage90"] == pytest.approx(inside[:, column].mean())
+        draws = prediction.sample(4000, torch.Generator().manual_seed(1))[..., column]
+        apart = 0.5 * np.abs(draws - draws[::-1]).mean()
+        crps = np.abs(draws - y[:, column]).mean() - apart
+        assert found["crps"] == pytest.approx(crps, rel=0.03)  # 1,000 draws of 40 rows each
+
+
 def test_the_constant_guess_is_the_training_rows(scaled, data):
     X, y = data
     for column, found in enumerate(score_constant(predict(scaled, X), y)):

@@ -45,23 +45,6 @@ def test_minibatches_files_and_warm_start(table, likelihood, process, tmp_path):
         regressor.set_params(likelihood=likelihoods.Gaussian(2)).fit(X, np.c_[y, y + 1])
 
 
-@pytest.mark.parametrize("likelihood", ["heteroscedastic", "poisson"])
-def test_a_run_that_was_cut_off_resumes(table, likelihood, tmp_path):
-    X, y = table
-    options = {**TINY, "likelihood": likelihood, "checkpoint_dir": tmp_path}
-    first = DeepKernelRegressor(**options).fit(X, y)
-    again = DeepKernelRegressor(**options).fit(X, y)  # from the checkpoint at its end
-    assert np.array_equal(first.predict(X), again.predict(X))
-    assert list(tmp_path.iterdir())
-
-
-def test_auto_takes_the_output_layer_that_fits(table):
-    X, y = table
-    assert DeepKernelRegressor(**TINY).fit(X, y).model_.output.needs_rows
-    with pytest.raises(ValueError, match="StudentT needs output='inducing'"):
-        DeepKernelRegressor(likelihood="student_t", output="collapsed", **TINY).fit(X, y)
-
-
 def test_counts_are_left_as_they_are(table):
     X, y = table
     options = {**TINY, "max_iter": 60, "n_predict_samples": 20}
@@ -95,14 +78,13 @@ def test_what_is_no_count_is_refused(table, change, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"likelihood": "poison"}, "Did you mean 'poisson'"),
-        ({"likelihood": None}, "Unknown likelihood None"),
         ({"exposure": 2}, "is for counts"),
         ({"likelihood": "poisson", "exposure": "hours"}, "is no column of X"),
         ({"likelihood": "poisson", "exposure": 3}, "is no column of X, which has 3"),
         ({"likelihood": "poisson", "exposure": 0}, "Exposures must be positive, but row"),
         ({"likelihood": likelihoods.Poisson(1, exposure=True)}, "say in which column"),
         ({"likelihood": likelihoods.StudentT(2)}, "set its num_outputs"),
+        ({"likelihood": "student_t", "output": "collapsed"}, "StudentT needs output='inducing'"),
     ],
 )
 def test_bad_choices_get_plain_answers(table, parameters, message):
@@ -120,16 +102,19 @@ def test_an_object_is_copied_and_not_saved(table, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("spec", "config", "message"),
     [
-        ({"likelihood": "student_t"}, "num_outputs is not that of the likelihood"),
-        ({"likelihood": ["poisson"]}, "Unknown likelihood"),
-        ({"exposure": 7}, "exposure is no column"),
-        ({"likelihood": "negative_binomial"}, "does not describe a regressor"),
+        ({"likelihood": "student_t"}, {}, "tensor likelihood"),
+        ({"likelihood": ["poisson"]}, {}, "Unknown likelihood"),
+        ({"likelihood": "bernoulli"}, {}, "Unknown likelihood"),
+        ({"likelihood": "negative_binomial"}, {}, "tensor likelihood.log_dispersion"),
+        ({}, {"exposure": 7}, "exposure is no column"),
+        ({}, {"exposure": 1}, "likelihood_options"),
+        ({"likelihood": "gaussian"}, {"exposure": 1}, "exposure is no column"),
     ],
 )
-def test_a_file_cannot_name_another_likelihood(table, changes, message):
+def test_a_file_cannot_name_another_likelihood(table, spec, config, message):
     record = to_record(DeepKernelRegressor(likelihood="poisson", **TINY).fit(*table))
-    record[1].update(changes)
+    record[1].update(config, spec={**record[1]["spec"], **spec})
     with pytest.raises(ModelFileError, match=message):
         from_record(DeepKernelRegressor, *record)

@@ -11,30 +11,33 @@ from deepwishart.estimators import (
     inducing_points,
     search_model,
 )
-from deepwishart.likelihoods import HeteroscedasticStudentT
+from deepwishart.spec import ModelSpec
 from deepwishart.training import History, TrainingError
 
 X = np.linspace(-1.0, 1.0, 20)[:, None]
+NOISE = "heteroscedastic_t"
 
 
-def candidate(bounds, shallow=20, deep=10, error=0.01, interrupted=None, likelihood=None):
-    """Models whose bounds are given by depth and inducing points."""
-    options = {"likelihood": likelihood, "output": "inducing"} if likelihood else {}
+def candidate(shallow=20, deep=10, likelihood="gaussian"):
+    spec = ModelSpec(num_features=1, num_inducing=deep, likelihood=likelihood)
+    return Candidate(spec.replace(depth=1, num_inducing=shallow), spec)
 
-    def fit(depth, points):
-        bound = bounds[depth, points]
+
+def search(bounds, *others, error=0.01, interrupted=None, shallow=20):
+    """The search over models whose bounds are given by depth, inducing points and, of other
+    candidates, likelihood; training is interrupted at one of them."""
+
+    def train(spec):
+        key = (spec.depth, spec.num_inducing, spec.likelihood)
+        key = key if spec.likelihood != "gaussian" else key[:2]
+        bound = bounds[key]
         if isinstance(bound, Exception):
             raise bound
-        scaled = ScaledModel.build("dwp", X, X, depth=depth, num_inducing=points, **options)
-        history = History(stopped_by="interrupt" if interrupted == depth else "max_iter")
-        return Fitted(scaled, history, Bound(bound, error if depth > 1 else 0.0))
+        history = History(stopped_by="interrupt" if interrupted == key else "max_iter")
+        scaled = ScaledModel.build(spec, X, X)
+        return Fitted(scaled, history, Bound(bound, error if spec.depth > 1 else 0.0))
 
-    return Candidate(fit, shallow, deep)
-
-
-def search(bounds, *others, **options):
-    """The search over models whose bounds are given by depth and inducing points."""
-    best = search_model([candidate(bounds, **options), *others])
+    best = search_model([candidate(shallow), *others], train)
     tried = [(each["depth"], each["num_inducing"]) for each in best.history.tried]
     return best, (best.scaled.model.depth, best.scaled.model.num_inducing), tried
 
@@ -71,53 +74,40 @@ def test_with_as_many_points_nothing_is_trained_twice():
     assert (kept, tried) == ((1, 10), [(1, 10), (2, 10)])
 
 
-@pytest.mark.parametrize(("when", "kept"), [(1, (1, 20)), (2, (2, 10)), (3, (2, 10))])
+@pytest.mark.parametrize(
+    ("when", "kept"),
+    [((1, 20), (1, 20)), ((1, 20, NOISE), (1, 20)), ((2, 10), (2, 10)), ((3, 10), (2, 10))],
+)
 def test_an_interrupt_ends_the_search(when, kept):
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1}
-    best, found, tried = search(bounds, interrupted=when)
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1, (1, 20, NOISE): 0.5}
+    best, found, tried = search(bounds, candidate(likelihood=NOISE), interrupted=when)
     assert found == kept and best.history.stopped_by == "interrupt"
-    assert tried[-1][0] == when
+    assert tried[-1] == when[:2]
 
 
 def test_a_model_that_cannot_be_trained_is_left_out():
     failure = TrainingError("NaN everywhere.", step=3, layer="layer 1", last_good=None)
+    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): failure, (1, 20, NOISE): failure}
     with pytest.warns(UserWarning, match=r"2 layers could not be trained .* NaN everywhere"):
-        _, kept, _ = search({(1, 20): 1.0, (1, 10): 0.9, (2, 10): failure})
-    assert kept == (1, 20)
+        assert search(bounds)[1] == (1, 20)
+    with pytest.warns(UserWarning, match=r"one layer could not be trained .* NaN everywhere"):
+        assert search(bounds | {(2, 10): 0.8}, candidate(likelihood=NOISE))[1] == (1, 20)
     with pytest.raises(TrainingError):
         search({(1, 20): failure})
 
 
 def test_the_likelihood_with_the_higher_bound_goes_on():
-    noise = HeteroscedasticStudentT()
     bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1}
-    other = {(1, 10): 1.3, (2, 10): 1.5, (3, 10): 1.4}
-    best, kept, tried = search(bounds, candidate(other, shallow=10, likelihood=noise))
+    noise = {(1, 10, NOISE): 1.3, (2, 10, NOISE): 1.5, (3, 10, NOISE): 1.4}
+    other = candidate(shallow=10, likelihood=NOISE)
+    best, kept, tried = search(bounds | noise, other)
     assert (kept, tried) == ((2, 10), [(1, 20), (1, 10), (2, 10), (3, 10)])
     names = [each["likelihood"] for each in best.history.tried]
     assert names == ["Gaussian", *["HeteroscedasticStudentT"] * 3]
-    assert isinstance(best.scaled.model.likelihood, HeteroscedasticStudentT)
-    lower = candidate({(1, 10): 0.95}, shallow=10, likelihood=noise)
-    best, kept, tried = search(bounds, lower)
+    assert best.scaled.model.spec.likelihood == NOISE
+    best, kept, tried = search(bounds | {(1, 10, NOISE): 0.95}, other)
     assert (kept, tried[1:]) == ((2, 10), [(1, 10), (1, 10), (2, 10), (3, 10)])
     assert best.history.tried[-1]["likelihood"] == "Gaussian"
-
-
-def test_an_interrupt_of_another_likelihood_ends_the_search():
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2}
-    other = candidate({(1, 20): 0.5}, interrupted=1)
-    best, kept, tried = search(bounds, other)
-    assert (kept, tried) == ((1, 20), [(1, 20), (1, 20)])
-    assert best.history.stopped_by == "interrupt"
-
-
-def test_another_likelihood_that_cannot_be_trained_is_left_out():
-    failure = TrainingError("NaN everywhere.", step=3, layer="layer 1", last_good=None)
-    with pytest.warns(UserWarning, match=r"one layer could not be trained .* NaN everywhere"):
-        _, kept, _ = search(
-            {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 0.8}, candidate({(1, 20): failure})
-        )
-    assert kept == (1, 20)
 
 
 def test_inducing_points():

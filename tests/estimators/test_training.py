@@ -9,55 +9,26 @@ import pytest
 
 from deepwishart.training import Protocol, adjust_protocol
 
-
-def protocol_of(regressor, num_rows=100):
-    names = ("max_iter", "learning_rate", "batch_size", "kl_anneal")
-    changes = {name: getattr(regressor, name) for name in names}
-    return adjust_protocol(regressor.protocol, num_rows, num_samples=regressor.n_samples, **changes)
-
-
-# ---- protocol -----------------------------------------------------------------------------------
-
-
-def test_by_default_the_protocol_decides(make):
-    regressor = make(max_iter=None, learning_rate=None, n_samples=10)
-    assert protocol_of(regressor) == Protocol.named("fast", 100)
-    assert protocol_of(regressor.set_params(protocol="paper")) == Protocol.named("paper", 100)
-
-
-def test_a_shorter_run_keeps_proportions(make):
-    base = Protocol.named("paper", 100)
-    shorter = protocol_of(make(protocol="paper", max_iter=200, learning_rate=0.1))
-    assert shorter.max_iter == 200
-    assert shorter.kl_anneal / 200 == base.kl_anneal / base.max_iter
-    ratio = base.final_learning_rate / base.learning_rate
-    assert shorter.final_learning_rate / 0.1 == pytest.approx(ratio, rel=1e-12)
-
-
-def test_given_parameters_take_precedence(make):
-    given = protocol_of(make(kl_anneal=7, batch_size=16, n_samples=3))
-    assert (given.kl_anneal, given.batch_size, given.num_samples) == (7, 16, 3)
-    own = Protocol(50, 0.1, 0.01, "constant", kl_anneal=5, batch_size=20, clip_norm=3.0)
-    used = protocol_of(make(protocol=own, max_iter=None, learning_rate=None))
-    assert used == own.replace(num_samples=2)
+OWN = Protocol(50, 0.1, 0.01, "constant", kl_anneal=5, batch_size=20, clip_norm=3.0)
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "num_rows", "expected"),
+    ("protocol", "rows", "given", "expected"),
     [
-        ("auto", 100, None),
-        ("auto", 5000, 1000),
-        (None, 5000, None),
-        (32, 100, 32),
-        (200, 100, None),
+        ("fast", 100, {}, {}),
+        ("paper", 100, {"max_iter": 200}, {"max_iter": 200, "kl_anneal": 10}),  # in proportion
+        ("paper", 9, {"learning_rate": 1.0}, {"learning_rate": 1.0, "final_learning_rate": 0.1}),
+        ("fast", 100, {"kl_anneal": 7, "batch_size": 16, "num_samples": 3}, None),
+        (OWN, 100, {"num_samples": 2}, None),
+        ("fast", 5000, {"batch_size": "auto"}, {"batch_size": 1000}),
+        ("fast", 5000, {"batch_size": None}, None),
+        ("fast", 100, {"batch_size": 200}, {"batch_size": None}),
     ],
 )
-def test_batch_size(batch_size, num_rows, expected, make):
-    assert protocol_of(make(batch_size=batch_size), num_rows).batch_size == expected
-
-
-def test_minibatches_train(make, data):
-    assert make(batch_size=16, max_iter=40).fit(*data).score(*data) > 0.8
+def test_given_parameters_take_precedence_over_the_protocol(protocol, rows, given, expected):
+    base = Protocol.named(protocol, rows) if isinstance(protocol, str) else protocol
+    wanted = base.replace(**(given if expected is None else expected))
+    assert adjust_protocol(protocol, rows, **given) == wanted
 
 
 # ---- warm start ---------------------------------------------------------------------------------
@@ -73,14 +44,6 @@ def test_warm_start_goes_on_from_the_present_model(make, data):
     assert regressor.history_.kl_weight[30:] == [1.0] * 30
     assert regressor.elbo_ > first
     assert len(first_history) == 30
-
-
-def test_without_warm_start_fit_starts_again(make, data):
-    X, y = data
-    regressor = make().fit(X, y)
-    first = regressor.predict(X)
-    np.testing.assert_array_equal(regressor.fit(X, y).predict(X), first)
-    assert regressor.n_iter_ == 10
 
 
 def test_warm_start_on_more_data_keeps_the_first_units(make, data):

@@ -65,7 +65,7 @@ class SavedModel:
         """What the model expects of rows before it has learned from any."""
         regressor, scaled = self.regressor, self.regressor._scaled
         prior = Prior(scaled.model, int(regressor.n_predict_samples), regressor.seed_)
-        values, offset = regressor._set_apart(inputs.to_numpy())
+        values, offset = regressor._separate_exposures(inputs.to_numpy())
         X = scaled.tensor(scaled.inputs.forward(values))
         shift = None if offset is None else scaled.tensor(offset)
         predictive = Predictive(cast(Posterior, prior), X, chunk_rows=len(X), offset=shift)

@@ -236,7 +236,7 @@ def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
             "seconds": round(seconds, 1),
             "inputs": regressor.n_features_in_,
             "depth": regressor.model_.depth,
-            "likelihood": getattr(regressor, "_fitted_likelihood", None),  # of a regressor
+            "likelihood": regressor.spec_.likelihood if hasattr(regressor, "likelihood") else None,
             "elbo": regressor.elbo_,
             **{name: about[name] for name in ("rows", "left_out", "holdout", "cv")},
         }

@@ -72,7 +72,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
             "width": regressor.width or regressor.n_features_in_,
             "inducing": regressor.n_inducing_,
             "kernel": regressor.kernel,
-            "likelihood": getattr(regressor, "_fitted_likelihood", None),
+            "likelihood": regressor.spec_.likelihood if classes is None else None,
             "dtype": regressor.dtype,
             "parameters": sum(p.numel() for p in model.parameters()),
         },
@@ -119,7 +119,7 @@ def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
     def values(parameter: Any) -> Any:
         return parameter.detach().exp().cpu().numpy().reshape(-1)
 
-    kind = str(regressor._fitted_likelihood)
+    kind = str(regressor.spec_.likelihood)
     typical = "typical " if kind.startswith("heteroscedastic") else ""
     spread = "scale" if kind == "heteroscedastic_t" else "standard deviation"
     found = {

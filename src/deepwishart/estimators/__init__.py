@@ -10,14 +10,8 @@ Estimators, the sweeps over the paper's experiments and the demonstrations all g
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.estimators.base import DeepKernelEstimator
-from deepwishart.estimators.class_scores import (
-    ClassPredictive,
-    Reliability,
-    number_classes,
-    reliability,
-    score_classes,
-)
+from deepwishart.estimators.base import DeepKernelEstimator, inducing_points
+from deepwishart.estimators.class_predictive import ClassPredictive, number_classes
 from deepwishart.estimators.classifier import DeepKernelClassifier
 from deepwishart.estimators.evaluation import (
     Bound,
@@ -28,9 +22,9 @@ from deepwishart.estimators.evaluation import (
 )
 from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
-from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel
-from deepwishart.estimators.search import Candidate, Fitted, inducing_points, search_model
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
+from deepwishart.estimators.search import Candidate, Fitted, search_model
+from deepwishart.metrics import Reliability, reliability, score_classes
 
 __all__ = [
     "Bound",

@@ -1,15 +1,16 @@
-"""What the scikit-learn estimators share: their parameters, training, posterior samples, files."""
+"""What the scikit-learn estimators share: parameters, the model they ask for, training, files."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -17,7 +18,6 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.machine import resolve_device
@@ -25,13 +25,13 @@ from deepwishart.estimators import checks, record
 from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance
 from deepwishart.estimators.scaled_model import ScaledModel
-from deepwishart.estimators.schema import STRUCTURE
-from deepwishart.estimators.search import Candidate, Fitted, inducing_points, search_model
+from deepwishart.estimators.search import Candidate, Fitted, search_model
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
 from deepwishart.predict import Predictive
+from deepwishart.spec import ModelSpec
 from deepwishart.training import (
     History,
     Protocol,
@@ -44,6 +44,12 @@ from deepwishart.training import (
 )
 
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
+_FEWEST = 100
+_ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
+_SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
+_DEEP_WORK = 2e7  # and of hidden layers, of which many samples are drawn
+# Inputs (N, num_features), targets (N, D), and log exposures (N, 1) of counts.
+Data = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 @dataclass(eq=False, repr=False)  # an __init__ that stores parameters; the rest is scikit-learn's
@@ -79,6 +85,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     checkpoint_dir: str | os.PathLike[str] | None = None
     verbose: int = 0
     jitter: float | None = None
+    start: str = "inputs"
+    spec_: ModelSpec = field(init=False)
     history_: History = field(init=False)
     seed_: int = field(init=False)
     _scaled: ScaledModel = field(init=False)
@@ -98,28 +106,29 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         """Targets as numbers, ``(N,)`` or ``(N, D)``; with ``reset``, learn what they are like."""
 
-    def _set_apart(
+    @abstractmethod
+    def _likelihoods(self) -> list[str | Likelihood]:
+        """How ``n_outputs_`` targets may scatter: where the bound decides the depth, it decides
+        among these as well; otherwise the first is it."""
+
+    def _likelihood_options(self) -> dict[str, Any]:
+        """Arguments of a likelihood by name."""
+        return {}
+
+    def _separate_exposures(
         self, inputs: np.ndarray, reset: bool = False
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Inputs, and what of them is for the likelihood: ``(N, 1)``, added to latents."""
+        """Inputs, and the log exposures of counts, ``(N, 1)``, if a column of the inputs has
+        them; with ``reset``, learn which."""
         return inputs, None
 
     @abstractmethod
-    def _make_likelihood(self) -> Likelihood:
-        """How ``n_outputs_`` targets arise. Asked for a new model and for a saved one, after what
-        is known of its targets has been read."""
-
-    def _likelihoods(self) -> list[Likelihood]:
-        """Those among which the bound decides, where it decides the depth as well."""
-        return [self._make_likelihood()]
-
     def _describe_targets(self) -> dict[str, Any]:
         """What a saved model has to know of its targets, as plain data."""
-        return {}
 
+    @abstractmethod
     def _recall_targets(self, config: dict[str, Any]) -> None:
-        """Take up what :meth:`_describe_targets` said; ``require`` what a stranger may have
-        written."""
+        """Take up what :meth:`_describe_targets` said."""
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -138,76 +147,107 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         targets = self._check_targets(y, reset=not continuing)
         inputs = self._check_inputs(X, reset=not continuing, ensure_min_samples=2)
         check_consistent_length(inputs, targets)
-        inputs, extra = self._set_apart(inputs, reset=not continuing)
-        table = targets.reshape(len(targets), -1)
+        inputs, log_exposures = self._separate_exposures(inputs, reset=not continuing)
+        data = inputs, targets.reshape(len(targets), -1), log_exposures
+        earlier = len(self.history_) if continuing else 0
         if continuing:
-            self._check_same_structure(targets)
+            self._check_same_model(targets)
             checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
             self.model_.to(resolve_device(self.device))
-            earlier = len(self.history_)
-            data = self._scaled.standardise(inputs, table, extra)
             fitted = self._train(self._scaled, data, copy.deepcopy(self.history_))
         else:
-            earlier, fitted = 0, self._fit_anew(inputs, table, extra)
+            fitted = self._fit_anew(data)
             self._single_column = targets.ndim == 1
         self._scaled, self.history_, self.elbo_ = *fitted[:2], fitted.bound.mean
         self.n_iter_, self.n_inducing_ = len(self.history_), self.model_.num_inducing
-        asked = self.n_inducing_ if isinstance(self.n_inducing, str) else self.n_inducing
-        output = "collapsed" if self.model_.output.needs_rows else "inducing"
-        chosen = {"depth": self.model_.depth, "n_inducing": asked, "output": output}
-        self._fitted_structure |= chosen
+        asked = self.n_inducing_ if isinstance(self.n_inducing, str) else int(self.n_inducing)
+        self.spec_ = cast(ModelSpec, self.model_.spec).replace(num_inducing=asked)
         self._scaled.forget()
-        self._remark(earlier)
+        self._warn_about_training(earlier)
         return self
 
-    def _fit_anew(self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None) -> Fitted:
-        """Learn how to standardise the data, build models from them and train the one to keep."""
+    def _fit_anew(self, data: Data) -> Fitted:
+        """Train a new model of the depth that was given, or the best of several depths."""
         if hasattr(self, "_scaled"):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.n_outputs_ = table.shape[1]
-        data = inputs, table, extra
+        self.n_outputs_ = data[1].shape[1]
+        rows, allowed = len(data[0]), self._likelihoods()
         if not isinstance(self.depth, str):
-            only = self._candidate(self._make_likelihood(), *data)
-            return only.fit(int(self.depth), only.shallow if self.depth == 1 else only.deep)
-        return search_model([self._candidate(each, *data) for each in self._likelihoods()])
+            return self._train_new(self._make_spec(rows, allowed[0], self.depth), data)
+        candidates = [
+            Candidate(self._make_spec(rows, each, 1), self._make_spec(rows, each, 2))
+            for each in allowed
+        ]
+        return search_model(candidates, lambda spec: self._train_new(spec, data))
 
-    def _candidate(
-        self,
-        likelihood: Likelihood,
-        inputs: np.ndarray,
-        table: np.ndarray,
-        extra: np.ndarray | None,
-    ) -> Candidate:
-        """How models with a likelihood are trained, with how many inducing points."""
-        rows, size, output = len(inputs), self.batch_size, self.output
-        parts = not isinstance(size, str) and (size or rows) < rows
-        if output == "auto" and (parts or not isinstance(likelihood, Gaussian)):
+    def _make_spec(self, rows: int, likelihood: str | Likelihood, depth: int) -> ModelSpec:
+        """The model that the parameters ask for, of data with so many rows."""
+        size, output, posterior = self.batch_size, self.output, self.posterior
+        minibatches = not isinstance(size, str) and (size or rows) < rows
+        gaussian = likelihood == "gaussian" or isinstance(likelihood, Gaussian)
+        if output == "auto" and (minibatches or not gaussian):
             output = "inducing"
-        options = model_options(self.protocol, rows, output)
-        output = options.pop("output")
-        options |= {"likelihood": likelihood, "seed": self.seed_, "device": self.device}
-        options["extra"] = extra
-        structure = {name: getattr(self, name) for name in STRUCTURE}
-        if self.posterior == "auto":
+        chosen = model_options(self.protocol, rows, output)
+        points = self.n_inducing
+        if isinstance(points, str):
+            points = inducing_points(rows, depth, chosen["output"] == "collapsed")
+        if posterior == "auto":
             mixed = self.process == "dwp" and self.protocol != "paper"
-            structure["posterior"] = "rows_columns" if mixed else "bartlett"
+            posterior = "rows_columns" if mixed else "bartlett"
+        chosen |= {"depth": depth, "num_inducing": points, "posterior": posterior}
+        chosen |= {"likelihood": likelihood, "ard": bool(self.ard)}
+        if isinstance(likelihood, str):
+            chosen["likelihood_options"] = self._likelihood_options()
+        fields = {each.name for each in dataclasses.fields(ModelSpec)}
+        given = {k: v for k, v in self.get_params(deep=False).items() if k in fields}
+        sizes = {"num_features": self.n_features_in_, "num_outputs": self.n_outputs_}
+        return ModelSpec(**{**given, **chosen, **sizes})
 
-        def fit(depth: int, points: int) -> Fitted:
-            chosen = {"depth": depth, "n_inducing": points, "output": output}
-            self._fitted_structure = {**structure, **chosen}
-            scaled = record.build_model(self._fitted_structure, inputs, table, **options)
-            return self._train(scaled, scaled.standardise(inputs, table, extra), History())
+    def _train_new(self, spec: ModelSpec, data: Data) -> Fitted:
+        options: dict[str, Any] = {"seed": self.seed_, "start": self.start}
+        scaled = ScaledModel.build(spec, *data, device=resolve_device(self.device), **options)
+        return self._train(scaled, data, History())
 
-        def points(depth: int) -> int:
-            if not isinstance(self.n_inducing, str):
-                return int(self.n_inducing)
-            return inducing_points(rows, depth, output == "collapsed")
+    def _train(self, scaled: ScaledModel, data: Data, history: History) -> Fitted:
+        """Train as the parameters say; a model that continues has annealed already."""
+        model, rows = scaled.model, scaled.standardise(*data)
+        protocol = adjust_protocol(
+            self.protocol,
+            len(rows[0]),
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            kl_anneal=0 if self.kl_anneal is None and len(history) else self.kl_anneal,
+            num_samples=self.n_samples,
+            output="collapsed" if model.output.needs_rows else "inducing",
+            num_inducing=model.num_inducing,
+        )
+        if self.start != "inputs":
+            protocol = protocol.replace(shallow_steps=0)  # which would be a start of its own
+        seed, store = self.seed_ + len(history), None
+        if self.checkpoint_dir is not None:
+            store = checkpoint_store(self.checkpoint_dir, model, *rows, protocol, seed)
+        label = f"{model.process}, depth {model.depth}"
+        with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
+            history = run_training(
+                model,
+                *rows,
+                protocol,
+                seed=seed,
+                history=history,
+                checkpoints=store,
+                early_stopping=bool(self.early_stopping),
+                deterministic=isinstance(self.protocol, str),
+                progress=progress,
+            )
+        generator = torch.Generator(model.device).manual_seed(self.seed_)
+        samples = int(self.n_predict_samples)
+        bound = estimate_elbo(model, *rows, num_samples=samples, generator=generator)
+        return Fitted(scaled, history, bound)
 
-        return Candidate(fit, points(1), points(2))
-
-    def _remark(self, earlier: int) -> None:
-        """Say what the user should know about the training of a model with ``earlier`` steps."""
+    def _warn_about_training(self, earlier: int) -> None:
+        """Say what the user should know of training that went on from ``earlier`` steps."""
         history, bound = self.history_, self.elbo_
         if history.stopped_by == "interrupt":
             warnings.warn(
@@ -240,42 +280,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 file=sys.stderr,
             )
 
-    def _train(self, scaled: ScaledModel, data: tuple[Tensor, Tensor], history: History) -> Fitted:
-        """Train as the parameters say; a model that continues has annealed already."""
-        model = scaled.model
-        kl_anneal = self.kl_anneal if self.kl_anneal is not None or not len(history) else 0
-        protocol = adjust_protocol(
-            self.protocol,
-            len(data[0]),
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            kl_anneal=kl_anneal,
-            num_samples=self.n_samples,
-            output=self._fitted_structure["output"],
-            num_inducing=model.num_inducing,
-        )
-        seed, store = self.seed_ + len(history), None
-        if self.checkpoint_dir is not None:
-            store = checkpoint_store(self.checkpoint_dir, model, *data, protocol, seed)
-        label = f"{model.process}, depth {model.depth}"
-        with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
-            history = run_training(
-                model,
-                *data,
-                protocol,
-                seed=seed,
-                history=history,
-                checkpoints=store,
-                early_stopping=bool(self.early_stopping),
-                deterministic=isinstance(self.protocol, str),
-                progress=progress,
-            )
-        generator = torch.Generator(model.device).manual_seed(self.seed_)
-        samples = int(self.n_predict_samples)
-        bound = estimate_elbo(model, *data, num_samples=samples, generator=generator)
-        return Fitted(scaled, history, bound)
-
     # ---- prediction -------------------------------------------------------------------------
 
     def sample_y(
@@ -305,7 +309,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _predict(self, X: Any) -> Predictive:
         """The predictive distribution in standardised units."""
         check_is_fitted(self, "model_")
-        inputs, offset = self._set_apart(self._check_inputs(X, reset=False))
+        inputs, offset = self._separate_exposures(self._check_inputs(X, reset=False))
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
         return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_, offset)
 
@@ -340,13 +344,12 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         names = getattr(self, "feature_names_in_", None)
         return None if names is None else [str(name) for name in names]
 
-    def _check_same_structure(self, targets: np.ndarray) -> None:
-        structure = dict(self._fitted_structure)
-        if hasattr(self, "_fitted_likelihood"):  # a regressor's
-            structure["likelihood"] = self._fitted_likelihood
-        for name, fitted in structure.items():
-            now = getattr(self, name)
-            if not (isinstance(now, str) and now == "auto") and now is not fitted and now != fitted:
+    def _check_same_model(self, targets: np.ndarray) -> None:
+        for each in dataclasses.fields(ModelSpec):
+            name = "n_inducing" if each.name == "num_inducing" else each.name
+            now, fitted = getattr(self, name, "auto"), getattr(self.spec_, each.name)
+            free = isinstance(now, str) and now == "auto"  # or no parameter
+            if not free and now is not fitted and now != fitted:
                 raise ValueError(
                     f"warm_start=True continues the present model, whose {name} is {fitted!r}; it "
                     f"cannot become {now!r}. Set warm_start=False to start a new model."
@@ -357,3 +360,21 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 f"warm_start=True continues a model of targets of shape {shape}, got "
                 f"{targets.shape}. Set warm_start=False to start a new model."
             )
+
+
+def inducing_points(num_rows: int, depth: int, collapsed: bool = True) -> int:
+    r"""The number P of inducing points that pays, at a cost of about :math:`P^2 N` per step.
+
+    A single integrated layer has all rows up to 1,500, when it is the exact Gaussian process, and
+    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 2e7, and
+    no more than half of the rows. There are at least 100, as far as there are rows; and no more
+    where the output layer is learned.
+
+    >>> [inducing_points(1_000, depth) for depth in (1, 2)], inducing_points(300, 2)
+    ([1000, 141], 150)
+    """
+    if depth == 1 and collapsed and num_rows <= _ALL_ROWS:
+        return num_rows
+    work = 0.0 if not collapsed else _SHALLOW_WORK if depth == 1 else _DEEP_WORK
+    affordable = math.isqrt(int(work / num_rows))
+    return min(num_rows, max(_FEWEST, min(affordable, num_rows if depth == 1 else num_rows // 2)))

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from sklearn.utils import check_array
 
-from deepwishart import kernels, likelihoods
+from deepwishart import likelihoods
 from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart._support.machine import resolve_device
-from deepwishart.layers.wishart import POSTERIORS
-from deepwishart.likelihoods import Likelihood
-from deepwishart.spec import OUTPUTS, PROCESSES
+from deepwishart.kernels import Kernel
+from deepwishart.likelihoods import ClassLikelihood, Likelihood
+from deepwishart.spec import CHOICES
+from deepwishart.start import STARTS
 from deepwishart.training import Protocol
 
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
 # Least value of each count, and what else it may be.
 _COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
     **dict.fromkeys(("depth", "n_inducing"), (1, "'auto' or ", ("auto",))),
@@ -29,20 +29,15 @@ _COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
     "verbose": (0, "", (True, False)),
     "batch_size": (1, "'auto', None (all rows) or ", ("auto", None)),
 }
-_NAMES = {
-    "process": tuple(PROCESSES),
-    "dtype": tuple(DTYPES),
-    "output": ("auto", *OUTPUTS),
-    "posterior": ("auto", *POSTERIORS),
-    "kernel": kernels.names(),
-}
+#: Likelihoods of a regressor by name.
 LIKELIHOODS: dict[str, type[Likelihood]] = {
-    "gaussian": likelihoods.Gaussian,
-    "heteroscedastic": likelihoods.HeteroscedasticGaussian,
-    "student_t": likelihoods.StudentT,
-    "heteroscedastic_t": likelihoods.HeteroscedasticStudentT,
-    "poisson": likelihoods.Poisson,
-    "negative_binomial": likelihoods.NegativeBinomial,
+    name: kind for name, kind in likelihoods.NAMES.items() if not issubclass(kind, ClassLikelihood)
+}
+_NAMES: dict[str, tuple[str, ...]] = {
+    **CHOICES,
+    **{name: ("auto", *CHOICES[name]) for name in ("output", "posterior")},
+    "likelihood": ("auto", *LIKELIHOODS),
+    "start": STARTS,
 }
 # Finiteness has a better message here; one memory layout makes results independent of it.
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
@@ -65,12 +60,9 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         if not isinstance(parameters[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
     for name, choices in _NAMES.items():
-        value = parameters[name]
-        if not (name == "kernel" and isinstance(value, kernels.Kernel)):
+        value = parameters.get(name, choices[0])  # not every choice is a parameter
+        if not (name in ("kernel", "likelihood") and isinstance(value, Kernel | Likelihood)):
             check_choice(name, value, choices)
-    likelihood = parameters.get("likelihood", "gaussian")
-    if not isinstance(likelihood, Likelihood):
-        check_choice("likelihood", likelihood, ("auto", *LIKELIHOODS))
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from deepwishart.estimators.base import DeepKernelEstimator
-from deepwishart.estimators.class_scores import ClassPredictive, number_classes
-from deepwishart.likelihoods import Bernoulli, Categorical, ClassLikelihood
+from deepwishart.estimators.class_predictive import ClassPredictive, number_classes
+from deepwishart.likelihoods import Likelihood
 from deepwishart.persistence import ModelFileError
 
 
@@ -53,7 +52,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
     max_iter: int | None = 500
     class_weight: Mapping[Any, float] | str | None = None
     classes_: np.ndarray = field(init=False)
-    _weights: np.ndarray = field(init=False)
+    _weights: list[float] = field(init=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of every row, ``(N,)``."""
@@ -94,15 +93,17 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         classes = _distinct(labels)
         check_classification_targets(labels)
         if reset:
-            self._weights = _class_weights(self.class_weight, classes, labels)
+            self._weights = _class_weights(self.class_weight, classes, labels).tolist()
             self.classes_ = classes
         return number_classes(labels, self.classes_).astype(np.float64)
 
-    def _make_likelihood(self) -> ClassLikelihood:
-        weights = torch.as_tensor(self._weights)
-        if len(weights) == 2:
-            return Bernoulli(class_weights=weights)
-        return Categorical(len(weights), class_weights=weights)
+    def _likelihoods(self) -> list[str | Likelihood]:
+        return ["bernoulli" if len(self.classes_) == 2 else "categorical"]
+
+    def _likelihood_options(self) -> dict[str, Any]:
+        count = len(self.classes_)
+        options = {"class_weights": self._weights}
+        return options if count == 2 else {"num_classes": count, **options}
 
     def _describe_targets(self) -> dict[str, Any]:
         if self.classes_.dtype.kind not in "OUbiuf":
@@ -117,7 +118,6 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         pairs: Any = self.class_weight
         if isinstance(pairs, list):  # JSON has no keys but text
             self.class_weight = dict(pairs)
-        self._weights = np.ones(len(self.classes_))  # the model's own are among its tensors
 
 
 def _distinct(labels: np.ndarray) -> np.ndarray:

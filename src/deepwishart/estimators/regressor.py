@@ -12,11 +12,10 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from deepwishart._support.arguments import number
-from deepwishart.estimators import checks, record
+from deepwishart.estimators import checks
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.scaled_model import RescaledPredictive
-from deepwishart.estimators.search import Fitted
-from deepwishart.likelihoods import HeteroscedasticStudentT, Likelihood
+from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 
 
@@ -71,6 +70,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             ``random_state``) started again then resumes where it was cut off.
         verbose: 0 is silent; from 1 on, progress and remarks go to the terminal.
         jitter: relative jitter on kernel matrices; ``None``: the dtype's default.
+        start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
+            to the ``"prior"`` (:func:`deepwishart.build`).
         likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
             ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
             ``"heteroscedastic_t"`` (both), ``"poisson"`` or ``"negative_binomial"`` (counts, which
@@ -84,6 +85,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     Attributes:
         model_: the trained :class:`deepwishart.DeepKernelProcess`, in standardised units.
+        spec_: what was made, a :class:`deepwishart.spec.ModelSpec`; its ``num_inducing`` is what
+            was asked for, and ``n_inducing_`` what there is.
         elbo_: evidence lower bound per data point of the trained model, in standardised units.
         history_: the course of training, a :class:`deepwishart.training.History`; its ``tried`` has
             the models that were compared.
@@ -105,7 +108,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     posterior: str = "auto"
     likelihood: str | Likelihood = "auto"
     exposure: str | int | None = None
-    _fitted_likelihood: str | Likelihood = field(init=False)
     _exposure_column: int | None = field(init=False)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -193,29 +195,48 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         targets = checks.check_targets(y)
-        if reset:  # Gaussian, until there is something to compare with
-            self._fitted_likelihood = "gaussian" if self.likelihood == "auto" else self.likelihood
-        if _counts(self._fitted_likelihood):
+        if _counts(self.likelihood if reset else self.spec_.likelihood):
             checks.check_counts(targets, checks.column_names(y))
         return targets
 
-    def _likelihoods(self) -> list[Likelihood]:
-        choosing = self.likelihood == "auto" and self.output != "collapsed"
-        if choosing and self.protocol != "paper":
-            return [self._make_likelihood(), HeteroscedasticStudentT(self.n_outputs_)]
-        return [self._make_likelihood()]
+    def _likelihoods(self) -> list[str | Likelihood]:
+        given = self.likelihood
+        if isinstance(given, Likelihood) and given.num_outputs != self.n_outputs_:
+            raise ValueError(
+                f"y has {self.n_outputs_} columns, but {type(given).__name__} is for "
+                f"{given.num_outputs}: set its num_outputs."
+            )
+        if given != "auto":
+            return [given]
+        fixed = self.output == "collapsed" or self.protocol == "paper"
+        return ["gaussian"] if fixed else ["gaussian", "heteroscedastic_t"]
 
-    def _fit_anew(self, inputs: np.ndarray, table: np.ndarray, extra: np.ndarray | None) -> Fitted:
-        fitted = super()._fit_anew(inputs, table, extra)
-        if self.likelihood == "auto":
-            names = {kind: name for name, kind in checks.LIKELIHOODS.items()}
-            self._fitted_likelihood = names[type(fitted.scaled.model.likelihood)]
-        return fitted
+    def _likelihood_options(self) -> dict[str, Any]:
+        return {} if self._exposure_column is None else {"exposure": True}
+
+    def _separate_exposures(
+        self, inputs: np.ndarray, reset: bool = False
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        if reset:
+            self._exposure_column = self._find_exposure()
+        column = self._exposure_column
+        if column is None:
+            return inputs, None
+        exposures = inputs[:, [column]]
+        if not (exposures > 0).all():
+            row = int((exposures <= 0).argmax())
+            raise ValueError(
+                f"Exposures must be positive, but row {row} has {exposures[row, 0]:g}. Drop rows "
+                "over which nothing was counted."
+            )
+        inputs = inputs.copy()
+        inputs[:, column] = 0.0  # a constant, of which the model makes nothing
+        return inputs, np.log(exposures)
 
     def _find_exposure(self) -> int | None:
         """The number of the exposure's column."""
         # Of an object, it is known whether it takes exposures; those named here take both.
-        takes = getattr(self.likelihood, "exposure", _counts(self._fitted_likelihood))
+        takes = getattr(self.likelihood, "exposure", _counts(self.likelihood))
         if self.exposure is None:
             if takes and not isinstance(self.likelihood, str):
                 raise ValueError("The likelihood has exposure=True: say in which column it is.")
@@ -235,45 +256,18 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             )
         return int(self.exposure)
 
-    def _set_apart(
-        self, inputs: np.ndarray, reset: bool = False
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        if reset:
-            self._exposure_column = self._find_exposure()
-        column = self._exposure_column
-        if column is None:
-            return inputs, None
-        exposures = inputs[:, [column]]
-        if not (exposures > 0).all():
-            row = int((exposures <= 0).argmax())
-            raise ValueError(
-                f"Exposures must be positive, but row {row} has {exposures[row, 0]:g}. Drop rows "
-                "over which nothing was counted."
-            )
-        inputs = inputs.copy()
-        inputs[:, column] = 0.0  # a constant, of which the model makes nothing
-        return inputs, np.log(exposures)
-
-    def _make_likelihood(self) -> Likelihood:
-        kind = self._fitted_likelihood
-        if isinstance(kind, Likelihood):
-            return kind
-        options = {"exposure": self._exposure_column is not None} if _counts(kind) else {}
-        return checks.LIKELIHOODS[kind](self.n_outputs_, **options)
-
     def _describe_targets(self) -> dict[str, Any]:
-        if isinstance(self._fitted_likelihood, Likelihood):
-            record.refuse_object("likelihood", self._fitted_likelihood)
-        return {"likelihood": self._fitted_likelihood, "exposure": self._exposure_column}
+        return {"exposure": self._exposure_column}
 
     def _recall_targets(self, config: dict[str, Any]) -> None:
-        self._fitted_likelihood = config.get("likelihood", "gaussian")  # the only one before 0.3
-        self._exposure_column = config.get("exposure")
+        self._exposure_column = config["exposure"]
 
 
 def _counts(likelihood: str | Likelihood) -> bool:
-    kind = checks.LIKELIHOODS[likelihood] if isinstance(likelihood, str) else type(likelihood)
-    return issubclass(kind, CountLikelihood)
+    """Whether targets are counts; where the likelihood is yet to be chosen, they are not."""
+    if isinstance(likelihood, str):
+        return issubclass(checks.LIKELIHOODS.get(likelihood, Gaussian), CountLikelihood)
+    return isinstance(likelihood, CountLikelihood)
 
 
 def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,82 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import probabilities, tensor
-from deepwishart.estimators.standardise import Standardiser
+from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess
 from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
-from deepwishart.start import build
+from deepwishart.spec import ModelSpec
+from deepwishart.start import build, make_model
+
+
+@dataclass(frozen=True)
+class Standardiser:
+    r"""Column-wise :math:`z = (x / m - c) / s` with :math:`m = \max |x|`, and mean :math:`c` and
+    standard deviation :math:`s` of :math:`x / m`.
+
+    Dividing by the largest magnitude first keeps squares finite for values from 1e-300 to 1e300.
+    A constant column has :math:`s = 1` (and :math:`m = 1` if it is zero), so it becomes zeros and
+    keeps its magnitude as unit. Arithmetic is in double precision throughout.
+
+    Args:
+        magnitude: :math:`m`, ``(D,)``.
+        location: :math:`c`, ``(D,)``.
+        spread: :math:`s`, ``(D,)``.
+
+    >>> scaling = Standardiser.fit(np.array([[1e30], [3e30]]))
+    >>> scaling.forward(np.array([[1e30], [3e30]])).ravel()
+    array([-1.,  1.])
+    >>> scaling.inverse(np.array([[0.0]])).item()
+    2e+30
+    """
+
+    magnitude: np.ndarray
+    location: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def fit(cls, values: np.ndarray) -> Standardiser:
+        """The standardiser of a table ``(N, D)`` of finite numbers."""
+        magnitude = np.abs(values).max(0)
+        magnitude = np.where(magnitude > 0, magnitude, 1.0)
+        scaled = values / magnitude
+        spread = scaled.std(0)
+        # Below a few units in the last place a column varies by rounding only.
+        constant = spread <= 8 * np.finfo(np.float64).eps
+        return cls(magnitude, scaled.mean(0), np.where(constant, 1.0, spread))
+
+    @classmethod
+    def identity(cls, columns: int) -> Standardiser:
+        """One that leaves its columns as they are."""
+        return cls(np.ones(columns), np.zeros(columns), np.ones(columns))
+
+    @property
+    def scale(self) -> np.ndarray:
+        """Size of one standardised unit in original units, ``(D,)``."""
+        return self.magnitude * self.spread
+
+    @property
+    def log_scale(self) -> np.ndarray:
+        """:math:`\\log` of :attr:`scale`, ``(D,)``."""
+        return np.log(self.magnitude) + np.log(self.spread)
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        """Original units to standardised ones, ``(..., D)``."""
+        with np.errstate(over="ignore"):  # whoever calls checks how far away values are
+            return (values / self.magnitude - self.location) / self.spread
+
+    def inverse(self, values: np.ndarray) -> np.ndarray:
+        """Standardised units to original ones, ``(..., D)``."""
+        return (values * self.spread + self.location) * self.magnitude
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Plain lists, exact in JSON."""
+        return {name: value.tolist() for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Standardiser:
+        """What :meth:`to_dict` gave."""
+        return cls(*(np.asarray(plain[name], dtype=np.float64) for name in cls.__annotations__))
 
 
 @dataclass
@@ -36,30 +107,49 @@ class ScaledModel:
     @classmethod
     def build(
         cls,
-        process: str,
+        spec: ModelSpec | str,
         X: np.ndarray,
         y: np.ndarray,
-        extra: np.ndarray | None = None,
+        log_exposures: np.ndarray | None = None,
         *,
         device: torch.device | str = "cpu",
         **options: Any,
     ) -> ScaledModel:
-        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units; ``options`` are
-        those of :func:`deepwishart.build`. Classes and counts stay as they are, and so does
-        ``extra``, what else the likelihood has to know of every row."""
-        likelihood = options.get("likelihood")
-        keep = likelihood is not None and not likelihood.location_scale
-        inputs = Standardiser.fit(X)
-        targets = Standardiser.identity(y.shape[1]) if keep else Standardiser.fit(y)
-        standard = inputs.forward(X), _beside(targets.forward(y), extra)
-        data = (torch.as_tensor(values, device=device) for values in standard)
-        return cls(build(process, *data, **options), inputs, targets)
+        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units.
+
+        Classes and counts stay as they are.
+
+        Args:
+            spec: what the model is, or the name of a process.
+            X: inputs.
+            y: targets.
+            log_exposures: of counts, ``(N, 1)``.
+            device: where to put the model.
+            **options: ``seed`` and ``start`` of a specification
+                (:func:`deepwishart.start.make_model`); of a process by name, those of
+                :func:`deepwishart.build`.
+        """
+        if isinstance(spec, ModelSpec):
+            likelihood = spec.make_likelihood()
+        else:
+            likelihood = options.get("likelihood") or Gaussian()
+        inputs, targets = Standardiser.fit(X), Standardiser.identity(y.shape[1])
+        if likelihood.location_scale:
+            targets = Standardiser.fit(y)
+        rows = torch.as_tensor(inputs.forward(X))
+        values = torch.as_tensor(_beside(targets.forward(y), log_exposures))
+        if isinstance(spec, ModelSpec):
+            dtype = spec.torch_dtype
+            model = make_model(spec, rows.to(dtype), values.to(dtype), **options)
+        else:
+            model = build(spec, rows, values, **options)
+        return cls(model.to(device), inputs, targets)
 
     def standardise(
-        self, X: np.ndarray, y: np.ndarray, extra: np.ndarray | None = None
+        self, X: np.ndarray, y: np.ndarray, log_exposures: np.ndarray | None = None
     ) -> tuple[Tensor, Tensor]:
         """Inputs ``(N, num_features)`` and targets ``(N, D)`` as the model wants them."""
-        targets = _beside(self.targets.forward(y), extra)
+        targets = _beside(self.targets.forward(y), log_exposures)
         return self.tensor(self.inputs.forward(X)), self.tensor(targets)
 
     def tensor(self, values: np.ndarray) -> Tensor:
@@ -77,7 +167,8 @@ class ScaledModel:
     def standardised(
         self, X: np.ndarray, num_samples: int = 100, seed: int = 0, offset: np.ndarray | None = None
     ) -> Predictive:
-        """The same for standardised targets, with ``offset`` ``(N, 1)`` on the latent functions.
+        """The predictive distribution of standardised targets, with ``offset`` ``(N, 1)`` on the
+        latent functions.
 
         Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`. Of
         a single layer, in which nothing is random, there is one.
@@ -151,11 +242,6 @@ class RescaledPredictive:
         """Predictive standard deviation, observation noise included."""
         return self.mean_and_stddev()[1]
 
-    @property
-    def variance(self) -> np.ndarray:
-        """Predictive variance."""
-        return np.square(self.stddev)
-
     def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
         """Both moments from one pass over the components; ``FloatingPointError`` if they are none,
         as those of a damaged model may be."""
@@ -209,8 +295,9 @@ class RescaledPredictive:
         return table[..., 0] if self._squeeze else table
 
 
-def _beside(targets: np.ndarray, extra: np.ndarray | None) -> np.ndarray:
-    return targets if extra is None else np.concatenate([targets, extra], axis=1)
+def _beside(targets: np.ndarray, log_exposures: np.ndarray | None) -> np.ndarray:
+    """What the model gets for targets: log exposures, if there are any, are columns more."""
+    return targets if log_exposures is None else np.concatenate([targets, log_exposures], axis=1)
 
 
 def _numpy(values: Tensor) -> np.ndarray:
