@@ -86,6 +86,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     verbose: int = 0
     jitter: float | None = None
     start: str = "inputs"
+    inputs: str = "first"
+    bound: str = "titsias2009"
     spec_: ModelSpec = field(init=False)
     history_: History = field(init=False)
     seed_: int = field(init=False)

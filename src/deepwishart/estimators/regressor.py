@@ -46,9 +46,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 20,000 rows.
-        posterior: how a Wishart layer's posterior mixes its Bartlett factor: ``"bartlett"`` (not at
-            all, as in the paper), ``"rows"``, ``"columns"`` or ``"rows_columns"``; ``"auto"``: the
-            last, unless ``protocol`` is ``"paper"``. Other processes have no such layers.
+        posterior: family of a Wishart layer's posterior: ``"bartlett"`` (the paper's), ``"rows"``,
+            ``"columns"`` or ``"rows_columns"`` (with a mixed Bartlett factor), or ``"anchored"``
+            (features stay where they were observed); ``"auto"``: ``"rows_columns"``, unless
+            ``protocol`` is ``"paper"``. Other processes have no such layers.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's. A single collapsed layer is trained by
@@ -72,6 +73,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         jitter: relative jitter on kernel matrices; ``None``: the dtype's default.
         start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
             to the ``"prior"`` (:func:`deepwishart.build`).
+        inputs: which layers see the inputs: the ``"first"``, as in the paper, or ``"all"``, beside
+            the layer below them, which is another prior (:ref:`joined-inputs`).
+        bound: ``"titsias2009"``, the paper's, or ``"tight"``, which is never below it for the same
+            parameters (:ref:`collapsed-output`).
         likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
             ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
             ``"heteroscedastic_t"`` (both), ``"poisson"`` or ``"negative_binomial"`` (counts, which
