@@ -6,13 +6,14 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from deepwishart._support.arguments import tensor
+from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.layers import Inducing, Layer, LayerSample, OutputLayer, OutputSample, Rows
 from deepwishart.layers.output import Summary, add_summaries
 from deepwishart.likelihoods import Likelihood
@@ -53,6 +54,7 @@ class DeepKernelProcess(nn.Module):
     (torch.Size([3]), torch.Size([4, 20, 1]))
     """
 
+    declares: ClassVar[Declarations] = {"inducing_inputs": Declaration("inducing")}
     #: What the model is, where :class:`~deepwishart.spec.ModelSpec` made it of a process by name.
     spec: ModelSpec | None
     training_inputs: Tensor | None

@@ -3,10 +3,11 @@ r"""The kernel interface: a function of inner products, applied to features or t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
+from deepwishart._support.parameters import KERNEL_LOGARITHM, Declarations
 from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import GaussianKernel
@@ -40,6 +41,8 @@ class Kernel(nn.Module, ABC):
 
     #: The number of features that the kernel insists on; None if it accepts any number.
     num_features: int | None = None
+    #: Parameters are logarithms of positive numbers.
+    declares: ClassVar[Declarations] = {"*": KERNEL_LOGARITHM}
 
     @abstractmethod
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
