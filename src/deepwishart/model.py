@@ -327,15 +327,13 @@ class ProcessSample:
         """
 
         def visit(start: int, inputs: Tensor, targets: Tensor) -> Summary:
-            part = random if start == 0 and len(inputs) == len(X) else random.part(start, len(X))
+            part = random.part(random.first_row + start, random.total_rows or len(X))
             rows = self.last_rows(inputs, part, joint)
             return self.output.summarise(rows, targets, self.model.likelihood)
 
         size = chunk_rows or self._chunk_rows()
         if joint or len(X) <= size:
             return visit(0, X, y)
-        if random.total_rows is not None:
-            raise ValueError("Rows of a larger table are summarised without further division.")
         return add_summaries(
             checkpoint(
                 visit, start, X[start : start + size], y[start : start + size], use_reentrant=False
