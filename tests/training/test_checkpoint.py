@@ -37,7 +37,7 @@ def test_round_trip(small):
 def test_the_file_is_plain_safetensors(small, tmp_path):
     path = CheckpointStore(tmp_path).save(small)
     with safe_open(path, "pt") as file:
-        assert file.metadata()["format_version"] == "1"
+        assert file.metadata()["format_version"] == "2"
         assert set(file.keys()) == set(small.tensors)
 
 
@@ -71,12 +71,13 @@ def test_what_is_not_a_checkpoint_is_refused(small, monkeypatch):
         Checkpoint.decode(content)
 
 
-def test_a_newer_format_is_refused(small, monkeypatch, tmp_path):
+@pytest.mark.parametrize("version", ["1", "3"])
+def test_another_format_is_refused(small, monkeypatch, tmp_path, version):
     store = CheckpointStore(tmp_path)
-    monkeypatch.setattr(module, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(module, "FORMAT_VERSION", version)
     store.save(small)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match=r"format version 2.*Upgrade"):
+    with pytest.raises(CheckpointError, match=rf"format version {version}.*reads version 2 only"):
         store.latest()
 
 

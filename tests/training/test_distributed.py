@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepwishart.training.distributed import Parallel
+from deepwishart._support.machine import Processes
 
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 ROOT = SCRIPT.parents[2]
@@ -67,7 +67,10 @@ def test_faults_were_recovered_and_runs_resumed(ranks):
 
 @pytest.mark.parametrize(("num_rows", "world"), [(10, 3), (2, 4), (7, 7), (1, 2)])
 def test_shares_cover_the_batch_and_differ_by_one_row_at_most(num_rows, world):
-    shares = [Parallel(rank, world).rows(num_rows) for rank in range(world)]
+    """Processes that have no row of their own come last and follow the first row."""
+    shares = [Processes(rank, world).rows(num_rows) for rank in range(world)]
+    assert shares[num_rows:] == [slice(0, 1)] * (world - num_rows)
+    shares = shares[:num_rows]
     rows = torch.arange(num_rows)
     assert torch.equal(torch.cat([rows[share] for share in shares]), rows)
     sizes = [share.stop - share.start for share in shares]

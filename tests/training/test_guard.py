@@ -9,10 +9,9 @@ import torch
 from deepwishart import bound
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.random import Randomness
-from deepwishart.training import Checkpoint, CheckpointStore, History, TrainingError, guard, train
-from deepwishart.training.batches import Minibatches
+from deepwishart.training import Checkpoint, CheckpointStore, History, TrainingError, state, train
 from deepwishart.training.guard import MAX_TRIES, explain
-from deepwishart.training.state import TrainingState
+from deepwishart.training.state import Minibatches, TrainingState
 
 TRUE_ELBO = bound.elbo
 
@@ -34,7 +33,8 @@ def poison_gradient(model, value):
 
 
 def poison_factor(model, value):
-    raise CholeskyError("the posterior scale of layer 2 is not positive definite.")
+    what = "the posterior scale of layer 2"
+    raise CholeskyError(f"{what} is not positive definite.", what)
 
 
 FAULTS = [poison_parameter, poison_value, poison_gradient, poison_factor]
@@ -132,7 +132,7 @@ def test_without_checkpoints_the_error_has_no_path(data, make_model, protocol, m
 def test_good_steps_between_failures_do_not_hide_a_permanent_fault(
     data, make_model, protocol, monkeypatch
 ):
-    monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(state, "SNAPSHOT_EVERY", 10)
     done = inject(monkeypatch, poison_value, first=16)
     with pytest.raises(TrainingError):
         train(make_model(depth=2), *data, protocol)
@@ -148,7 +148,7 @@ def test_rare_faults_never_end_training(data, make_model, protocol, monkeypatch)
         return value * torch.nan if len(calls) % 60 == 0 else value
 
     monkeypatch.setattr(bound, "elbo", elbo)
-    monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(state, "SNAPSHOT_EVERY", 10)
     protocol = protocol.replace(max_iter=700, schedule="constant")
     history = train(make_model(depth=2), *data, protocol)
     assert len(history.recoveries) > MAX_TRIES and len(history) == 700
@@ -157,7 +157,7 @@ def test_rare_faults_never_end_training(data, make_model, protocol, monkeypatch)
 
 
 def test_the_learning_rate_grows_back(data, make_model, protocol, monkeypatch):
-    monkeypatch.setattr(guard, "SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr(state, "SNAPSHOT_EVERY", 10)
     inject(monkeypatch, poison_value, first=3, times=1)
     protocol = protocol.replace(max_iter=45, schedule="constant")
     rates = train(make_model(depth=2), *data, protocol).learning_rate
@@ -184,27 +184,26 @@ def test_a_run_resumed_before_a_fault_recovers_alike(
 
 
 def test_the_snapshot_stays_good_after_it_was_used(data, make_model, protocol):
-    state = TrainingState(
-        make_model(), Minibatches(*data, None, 0), protocol, seed=0, history=History()
-    )
+    run = TrainingState(make_model(), Minibatches(*data, None), protocol, history=History())
 
     def steps(count):
         for _ in range(count):
-            state.gradient.normal_(generator=state.generator)
-            state.update(1e-2)
+            run.gradient.normal_(generator=run.generator)
+            run.update(1e-2)
 
     def tensors():
-        return {name: value.clone() for name, value in state.tensors().items()}
+        return {name: value.clone() for name, value in run.tensors().items()}
 
     steps(3)
-    guarded, expected = guard.Guard(state), tensors()
+    run.keep_snapshot()
+    expected = tensors()
     for _ in range(2):
         steps(2)
-        guarded.restore()
+        run.restore()
         found = tensors()
         assert found.keys() == expected.keys() and "optimiser.exp_avg_sq.layers.0.mean" in found
         assert all(torch.equal(found[name], expected[name]) for name in expected)
-        assert state.step == 3
+        assert run.step == 3
 
 
 def test_a_gradient_that_adam_cannot_square_is_a_fault(data, make_model, protocol, monkeypatch):
@@ -255,5 +254,5 @@ def test_layer_1_is_not_found_in_layer_12(data, make_model):
     random = Randomness(2)
     model = make_model(depth=3)
     model.layers[1].name = "layer 12"
-    error = CholeskyError("the kernel matrix of layer 12 is not positive definite.")
+    error = CholeskyError("It cannot be factorised.", "the kernel matrix of layer 12")
     assert explain(model, error, math.nan, data[0], random)[1] == "layer 12"

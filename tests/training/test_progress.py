@@ -4,7 +4,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from deepwishart.training import ProgressEvent, make_progress, progress, train
+from deepwishart.training import ProgressEvent, history, make_progress, train
 
 
 def event(step: int, total: int = 20) -> ProgressEvent:
@@ -27,9 +27,9 @@ def test_the_bar_shows_elbo_noise_speed_and_time_left():
 
 def test_events_in_quick_succession_are_drawn_once(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(history.time, "monotonic", lambda: now[0])
     updates = []
-    monkeypatch.setattr(progress.Progress, "update", lambda *_, **fields: updates.append(fields))
+    monkeypatch.setattr(history.Progress, "update", lambda *_, **fields: updates.append(fields))
     with make_progress(1, 20, console=terminal()) as report:
         for step in range(10):
             report(event(step))
@@ -43,7 +43,7 @@ def test_events_in_quick_succession_are_drawn_once(monkeypatch):
 
 def test_speed_counts_the_steps_of_this_run_only(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(history.time, "monotonic", lambda: now[0])
     console = terminal()
     with make_progress(1, 2_000, console=console) as report:
         report(event(1_000, 2_000))

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from torch import Tensor, nn
 import deepwishart
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.files import PARTIAL, write_atomically
+from deepwishart.training.protocol import Protocol
 
 FORMAT = "deepwishart checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = "2"
 _BLANK = b"0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NAME = re.compile(r"step-(\d+)\.safetensors")
@@ -33,7 +34,7 @@ MODEL = "model."
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be used: damaged, of a newer format, or of another run."""
+    """A checkpoint cannot be used: damaged, of another format, or of another run."""
 
 
 class CheckpointWarning(UserWarning):
@@ -66,7 +67,7 @@ class Checkpoint:
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
         metadata = {
             "format": FORMAT,
-            "format_version": str(FORMAT_VERSION),
+            "format_version": FORMAT_VERSION,
             "package_version": deepwishart.__version__,
             "info": json.dumps(self.info),
             "sha256": _BLANK.decode(),
@@ -80,17 +81,16 @@ class Checkpoint:
         """Read the content of a checkpoint file, which ``source`` names in errors.
 
         Raises:
-            CheckpointError: the content is damaged, or of a newer format than this version reads.
+            CheckpointError: the content is damaged, or of another format.
         """
         metadata = _verified_metadata(content, source)
         if metadata.get("format") != FORMAT:
             raise CheckpointError(f"{source} is not a checkpoint of a training run.")
-        version = int(metadata["format_version"])
-        if version > FORMAT_VERSION:
+        if (version := metadata["format_version"]) != FORMAT_VERSION:
             raise CheckpointError(
                 f"{source} has format version {version}, written by deepwishart "
-                f"{metadata['package_version']}; deepwishart {deepwishart.__version__} reads up "
-                f"to version {FORMAT_VERSION}. Upgrade deepwishart, or use another directory."
+                f"{metadata['package_version']}; deepwishart {deepwishart.__version__} reads "
+                f"version {FORMAT_VERSION} only. Use that deepwishart, or another directory."
             )
         return cls(safetensors.torch.load(content), json.loads(metadata["info"]))
 
@@ -165,7 +165,7 @@ class CheckpointStore:
         A damaged one is passed over with a :class:`CheckpointWarning`.
 
         Raises:
-            CheckpointError: all checkpoints are damaged, or the newest intact one is of a newer
+            CheckpointError: all checkpoints are damaged, or the newest intact one is of another
                 format.
         """
         paths = self.paths()
@@ -192,6 +192,39 @@ class CheckpointStore:
         partial = self.directory.glob(f".step-*{PARTIAL}")
         for path in {*self.paths(), *partial} - set(current):
             path.unlink(missing_ok=True)
+
+
+def fingerprint(*values: Any) -> str:
+    """SHA-256 of tensors, and of whatever else says by its ``repr`` what it is."""
+    digest = hashlib.sha256()
+    for value in values:
+        if isinstance(value, Tensor):
+            digest.update(f"{value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().numpy().data)
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+def checkpoint_store(
+    directory: str | os.PathLike[str],
+    model: nn.Module,
+    X: Tensor,
+    y: Tensor,
+    protocol: Protocol,
+    seed: int,
+) -> CheckpointStore:
+    """A directory of its own for every combination of data, initial model, protocol and seed: the
+    same run started again resumes, a different one cannot pick its checkpoints up by mistake.
+
+    >>> X, protocol = torch.randn(20, 1), Protocol.named("fast", num_rows=20)
+    >>> run = ("runs", nn.Linear(1, 1), X, X, protocol)
+    >>> checkpoint_store(*run, seed=0).directory == checkpoint_store(*run, seed=1).directory
+    False
+    """
+    start = [part for named in model.state_dict().items() for part in named]
+    name = fingerprint(sorted(asdict(protocol).items()), seed, X, y, *start)
+    return CheckpointStore(Path(directory) / name[:16])
 
 
 def _step_of(path: Path) -> int:

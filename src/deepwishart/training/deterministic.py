@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -10,28 +9,15 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from deepwishart.bound import elbo, importance_weighted_bound
-from deepwishart.layers import CollapsedOutputLayer
+from deepwishart._support.machine import interrupts_noted
+from deepwishart._support.parameters import declared
+from deepwishart.bound import NUMERICAL_ERRORS, elbo, importance_weighted_bound
 from deepwishart.model import DeepKernelProcess
-from deepwishart.training.distributed import NUMERICAL_ERRORS
-from deepwishart.training.guard import interrupts_noted
-from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.progress import ProgressEvent
+from deepwishart.training.history import History, ProgressEvent
+from deepwishart.training.protocol import is_deterministic
 
-_MEMORY = 20  # of L-BFGS
-_LOWEST, _HIGHEST = np.log(1e-6), np.log(1e6)  # of kernels' parameters and the noise
+_OPTIONS = {"maxcor": 20, "gtol": 1e-6}  # of L-BFGS
 _FAILED = 1e10  # minus the bound, where it cannot be computed
-
-
-def is_deterministic(model: DeepKernelProcess) -> bool:
-    """Whether the bound is a plain function of the parameters: one layer, integrated out.
-
-    >>> import deepwishart as dw
-    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
-    >>> is_deterministic(dw.build("dwp", X, X.sin(), depth=1, output="collapsed"))
-    True
-    """
-    return not model.hidden and isinstance(model.output, CollapsedOutputLayer)
 
 
 def train_deterministic(
@@ -69,25 +55,23 @@ def train_deterministic(
     if not is_deterministic(model):
         raise ValueError("L-BFGS needs a model of one layer with output='collapsed'.")
     history = History() if history is None else history
-    history.stopped_by = None
-    dtype = model.dtype
+    history.stopped_by = "interrupt"
+    dtype, first, clock = model.dtype, len(history), history.clock()
     model.double()
     X, y = model.check_data(X, y)
     model.remember(X, y)
     objective = _Objective(model, X, y)
-    began = time.perf_counter() - (history.seconds[-1] if history.seconds else 0.0)
-    first = len(history)
+    options = {"maxiter": max_iter, "ftol": tolerance, **_OPTIONS}
     try:
         with interrupts_noted() as interrupts:
 
             def finished(intermediate_result: OptimizeResult) -> None:
                 objective.best = intermediate_result.x.copy()
                 noise = model.likelihood.summary().get("noise", 0.0)
-                row = (-intermediate_result.fun, 1.0, 1.0, noise, time.perf_counter() - began)
-                history.append(history.step[-1] + 1 if history.step else 0, *row)
+                bound = -intermediate_result.fun
+                history.append(history.next_step, bound, 1.0, 1.0, noise, clock())
                 if progress is not None:
-                    latest = (getattr(history, name)[-1] for name in COLUMNS[1:])
-                    progress(ProgressEvent(len(history) - first - 1, max_iter, *latest))
+                    progress(ProgressEvent.latest(history, len(history) - first - 1, max_iter))
                 if interrupts:
                     raise StopIteration
 
@@ -98,12 +82,12 @@ def train_deterministic(
                 method="L-BFGS-B",
                 bounds=objective.bounds,
                 callback=finished,
-                options={"maxiter": max_iter, "maxcor": _MEMORY, "ftol": tolerance, "gtol": 1e-6},
+                options=options,
             )
-            ended = "max_iter" if found.nit >= max_iter else "converged"
-            history.stopped_by = "interrupt" if interrupts else ended
+            if not interrupts:
+                history.stopped_by = "max_iter" if found.nit >= max_iter else "converged"
     except KeyboardInterrupt:
-        history.stopped_by = "interrupt"
+        pass
     finally:
         objective.release()
         model.to(dtype)
@@ -116,19 +100,13 @@ class _Objective:
     def __init__(self, model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
         self.model, self.X, self.y = model, X, y
         self.exact = _all_rows_induce(model, X)
-        self._kept = [
-            p.requires_grad_(False)
-            for name, p in model.named_parameters()
-            if self.exact and name.endswith("inducing_inputs") and p.requires_grad
-        ]
-        trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self.parameters = [p for _, p in trained]
+        found = [(p, about) for _, p, about in declared(model) if p.requires_grad]
+        fixed = ("inducing",) if self.exact else ()
+        self._kept = [p.requires_grad_(False) for p, about in found if about.kind in fixed]
+        trained = [(p, about) for p, about in found if about.kind not in fixed]
+        self.parameters = [p for p, _ in trained]
         self.best = torch.cat([p.detach().ravel() for p in self.parameters]).cpu().numpy()
-        self.bounds = [
-            (_LOWEST, _HIGHEST) if n.rpartition(".")[2].startswith("log_") else (None, None)
-            for n, p in trained
-            for _ in range(p.numel())
-        ]
+        self.bounds = [(about.low, about.high) for p, about in trained for _ in range(p.numel())]
 
     def __call__(self, values: np.ndarray) -> tuple[float, np.ndarray]:
         self._set(values)
