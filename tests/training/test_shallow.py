@@ -30,13 +30,12 @@ def test_start_is_better_than_that_of_build(process):
     assert bound(model, X, y) > before
 
 
-def test_start_that_is_no_better_is_undone():
+def test_start_that_is_no_better_is_undone(same):
     X, y = data()
     model = dw.build("dwp", X, y, depth=2, num_inducing=15, output="collapsed")
     train(model, X, y, Protocol.named("fast", len(X)))
-    kept = copy.deepcopy(model.state_dict())
-    assert not start_from_shallow(model, X, y)
-    assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
+    kept = copy.deepcopy(model)
+    assert not start_from_shallow(model, X, y) and same(model, kept)
 
 
 @pytest.mark.parametrize("width", [2, 3, 5])
@@ -58,23 +57,24 @@ def test_hidden_features_give_the_kernel_of_the_single_layer(width):
     assert (found - wanted).abs().max() > 1e-3 * wanted.max()
 
 
-def test_other_models_are_left_alone():
+def test_other_models_are_left_alone(same):
     X, y = data()
-    models = [
-        dw.build("dwp", X, y, depth=1, num_inducing=5, output="collapsed"),
-        dw.build("dwp", X, y, depth=3, num_inducing=5, output="collapsed"),
-        dw.build("dsvi", X, y, depth=2, num_inducing=5, output="collapsed"),
-        dw.build("dwp", X, y, num_inducing=5, kernel="arc_cosine1", output="collapsed"),
-        dw.build("dwp", X, y, num_inducing=5, output="inducing"),
+    others = [
+        {"depth": 1},
+        {"depth": 3},
+        {"process": "dsvi"},
+        {"kernel": "arc_cosine1"},
+        {"output": "inducing"},
     ]
-    for model in models:
-        before = copy.deepcopy(model.state_dict())
+    for options in others:
+        chosen = {"process": "dwp", "output": "collapsed", **options}
+        model = dw.build(X=X, y=y, num_inducing=5, **chosen)
+        before = copy.deepcopy(model)
         assert not start_from_shallow(model, X, y)
-        for name, value in model.state_dict().items():
-            torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+        assert same(model, before)
 
 
-def test_training_starts_there_once(tmp_path):
+def test_training_starts_there_once(tmp_path, same):
     X, y = data()
     protocol = Protocol(6, 1e-2, 1e-3, "flat", 2, num_samples=2, shallow_steps=20)
 
@@ -90,8 +90,7 @@ def test_training_starts_there_once(tmp_path):
     train(parts, X, y, protocol, checkpoints=store, should_stop=lambda h: len(h) == 3)
     again = start()
     train(again, X, y, protocol, checkpoints=store, resume=True)
-    for name, value in whole.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
+    assert same(again, whole)
 
     learned = copy.deepcopy(whole.state_dict())
     train(whole, X, y, protocol.replace(max_iter=1, learning_rate=1e-9), history=history)

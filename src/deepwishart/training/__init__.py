@@ -17,12 +17,7 @@ from deepwishart.training.history import (
     still_rising,
 )
 from deepwishart.training.loop import run_training, train
-from deepwishart.training.protocol import (
-    Protocol,
-    adjust_protocol,
-    is_deterministic,
-    model_options,
-)
+from deepwishart.training.protocol import Protocol, adjust_protocol, model_options
 from deepwishart.training.shallow import start_from_shallow
 
 __all__ = [
@@ -37,7 +32,6 @@ __all__ = [
     "TrainingError",
     "adjust_protocol",
     "checkpoint_store",
-    "is_deterministic",
     "make_progress",
     "model_options",
     "run_training",

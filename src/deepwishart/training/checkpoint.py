@@ -25,8 +25,7 @@ from deepwishart._support.arguments import whole_number
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart.training.protocol import Protocol
 
-FORMAT = "deepwishart checkpoint"
-FORMAT_VERSION = "2"
+FORMAT = "deepwishart checkpoint 2"
 _BLANK = b"0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NAME = re.compile(r"step-(\d+)\.safetensors")
@@ -67,8 +66,6 @@ class Checkpoint:
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
         metadata = {
             "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "package_version": deepwishart.__version__,
             "info": json.dumps(self.info),
             "sha256": _BLANK.decode(),
         }
@@ -84,13 +81,10 @@ class Checkpoint:
             CheckpointError: the content is damaged, or of another format.
         """
         metadata = _verified_metadata(content, source)
-        if metadata.get("format") != FORMAT:
-            raise CheckpointError(f"{source} is not a checkpoint of a training run.")
-        if (version := metadata["format_version"]) != FORMAT_VERSION:
+        if (found := metadata.get("format")) != FORMAT:
             raise CheckpointError(
-                f"{source} has format version {version}, written by deepwishart "
-                f"{metadata['package_version']}; deepwishart {deepwishart.__version__} reads "
-                f"version {FORMAT_VERSION} only. Use that deepwishart, or another directory."
+                f"{source} is {found or 'no checkpoint'}, and version {deepwishart.__version__} "
+                f"continues from a {FORMAT} only; use another directory."
             )
         return cls(safetensors.torch.load(content), json.loads(metadata["info"]))
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 from torch import Tensor
 
 from deepwishart._support.arguments import number, whole_number
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
-_REFRESH_SECONDS = 0.1
 _BLOCK = 10  # steps averaged before a line is fitted: neighbours are alike
 
 
@@ -142,6 +142,11 @@ class ProgressEvent:
         return cls(step, total, *(getattr(history, name)[-1] for name in COLUMNS[1:]))
 
 
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f} steps/s" if task.speed else "")
+
+
 @contextmanager
 def make_progress(
     verbose: int, total: int, label: str = "training", *, console: Console | None = None
@@ -164,25 +169,18 @@ def make_progress(
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f}"),
         TextColumn("{task.fields[numbers]}"),
+        _Speed(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console or Console(stderr=True)) as bars:
-        task = bars.add_task(label, total=total, numbers="")
-        drawn_at, first = 0.0, (0, 0.0)
+        bar = bars.add_task(label, total=total, numbers="")
 
         def show(event: ProgressEvent) -> None:
-            nonlocal drawn_at, first
-            now = time.monotonic()
-            # Speed counts from the first event: a resumed run starts with many steps done.
-            first = first if drawn_at else (event.step, now)
-            # Drawing costs more than a step's bookkeeping.
-            if now - drawn_at < _REFRESH_SECONDS and event.step + 1 < event.total:
-                return
-            drawn_at, elapsed = now, now - first[1]
-            speed = f"{(event.step - first[0]) / elapsed:.1f}" if elapsed > 0 else "-"
+            if not bars.tasks[bar].completed:  # a resumed run starts with many steps done
+                bars.reset(bar, completed=event.step)
             noise = f"  noise {event.noise:.3g}" if event.noise else ""  # classes have none
-            numbers = f"ELBO {event.elbo:.3f}{noise}  {speed} steps/s"
-            bars.update(task, completed=event.step + 1, total=event.total, numbers=numbers)
+            numbers = f"ELBO {event.elbo:.3f}{noise}"
+            bars.update(bar, completed=event.step + 1, total=event.total, numbers=numbers)
 
         yield show
 

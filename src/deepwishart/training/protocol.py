@@ -246,11 +246,5 @@ def adjust_protocol(
 
 
 def is_deterministic(model: DeepKernelProcess) -> bool:
-    """Whether the bound is a plain function of the parameters: one layer, integrated out.
-
-    >>> import deepwishart as dw
-    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
-    >>> is_deterministic(dw.build("dwp", X, X.sin(), depth=1, output="collapsed"))
-    True
-    """
+    """Whether the bound is a plain function of the parameters: one layer, integrated out."""
     return not model.hidden and isinstance(model.output, CollapsedOutputLayer)
