@@ -65,7 +65,7 @@ def test_what_is_not_a_checkpoint_is_refused(small, monkeypatch):
     monkeypatch.setattr(module, "FORMAT", "deepwishart checkpoint 1")
     content = small.encode()
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="is deepwishart checkpoint 1, and"):
+    with pytest.raises(CheckpointError, match="is a deepwishart checkpoint 1, and"):
         Checkpoint.decode(content)
 
 
