@@ -203,8 +203,19 @@ def _take_step(
     batch = state.next_batch()
     before = state.generator.get_state()
 
-    options = {"num_data": num_data, "num_samples": protocol.num_samples, "kl_weight": kl_weight}
-    error = _gradient(state, processes, batch, **options)
+    def objective() -> Tensor:
+        return bound.elbo(
+            state.model,
+            *batch,
+            num_data=num_data,
+            num_samples=protocol.num_samples,
+            kl_weight=kl_weight,
+            generator=state.generator,
+            processes=processes,
+        )
+
+    error = state.differentiate(objective)
+    processes.mean_(state.buffer)
     elbo, norm = state.buffer[-1].item(), state.gradient.norm().item()
     # Adam squares the gradient.
     if not (math.isfinite(elbo) and norm * norm < torch.finfo(state.gradient.dtype).max):
@@ -219,31 +230,6 @@ def _take_step(
     state.update(learning_rate)
     state.record(elbo, kl_weight, learning_rate)
     return True
-
-
-def _gradient(
-    state: TrainingState, processes: Processes, batch: Batch, **options: Any
-) -> Exception | None:
-    """Put the objective and minus its gradient, averaged over processes, into the buffer; options
-    are those of :func:`deepwishart.bound.elbo`.
-
-    A numerical error is returned, not raised, with NaN in the buffer: all processes have to
-    take part in the mean, and learn from it.
-    """
-    error: Exception | None = None
-    state.buffer.zero_()
-    try:
-        elbo = bound.elbo(
-            state.model, *batch, generator=state.generator, processes=processes, **options
-        )
-        if elbo.requires_grad:
-            (-elbo).backward()
-        state.buffer[-1] = elbo.detach()
-    except bound.NUMERICAL_ERRORS as found:
-        error = found
-        state.buffer.fill_(math.nan)
-    processes.mean_(state.buffer)
-    return error
 
 
 def _find_start(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deepwishart._support.parameters import declared
+from deepwishart.bound import NUMERICAL_ERRORS
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.checkpoint import MODEL, Checkpoint, CheckpointError
 from deepwishart.training.history import History
@@ -115,12 +117,34 @@ class TrainingState:
         self.visited += 1
         return self.batches(self.order_seed, self.visited - 1)
 
+    def differentiate(self, objective: Callable[[], Tensor]) -> Exception | None:
+        """Put an objective and minus its gradient into the buffer. A numerical error is returned,
+        not raised, with NaN in the buffer: where several processes average theirs, all take part
+        and learn from it."""
+        self.buffer.zero_()
+        try:
+            value = objective()
+            if value.requires_grad:
+                (-value).backward()
+            self.buffer[-1] = value.detach()
+        except NUMERICAL_ERRORS as error:
+            self.buffer.fill_(math.nan)
+            return error
+        return None
+
     def update(self, learning_rate: float) -> None:
         """One step of the optimiser with the gradient in the buffer."""
         for group, factor in zip(self.optimiser.param_groups, self._factors, strict=True):
             group["lr"] = factor * learning_rate
         self.optimiser.step()
         self.step += 1
+
+    @torch.no_grad()
+    def set_parameters(self, values: np.ndarray) -> None:
+        """Set all that is trained from a flat array."""
+        parts = torch.from_numpy(values.copy()).split([p.numel() for p in self.parameters.values()])
+        for p, part in zip(self.parameters.values(), parts, strict=True):
+            p.copy_(part.view_as(p))
 
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
         """Add the step just finished to the history; now and then it counts as good."""
