@@ -11,7 +11,6 @@ from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.random import Randomness
 from deepwishart.training import Checkpoint, CheckpointStore, History, TrainingError, state, train
 from deepwishart.training.guard import MAX_TRIES, explain
-from deepwishart.training.state import Minibatches, TrainingState
 
 TRUE_ELBO = bound.elbo
 
@@ -157,29 +156,6 @@ def test_a_run_resumed_before_a_fault_recovers_alike(
     history = train(resumed, *data, protocol, checkpoints=other, resume=True)
     assert history.recoveries == [3, 17]
     assert same(whole, resumed)
-
-
-def test_the_snapshot_stays_good_after_it_was_used(data, make_model, protocol):
-    run = TrainingState(make_model(), Minibatches(*data, None), protocol, history=History())
-
-    def steps(count):
-        for _ in range(count):
-            run.gradient.normal_(generator=run.generator)
-            run.update(1e-2)
-
-    def tensors():
-        return {name: value.clone() for name, value in run.tensors().items()}
-
-    steps(3)
-    run.keep_snapshot()
-    expected = tensors()
-    for _ in range(2):
-        steps(2)
-        run.restore()
-        found = tensors()
-        assert found.keys() == expected.keys() and "optimiser.exp_avg_sq.layers.0.mean" in found
-        assert all(torch.equal(found[name], expected[name]) for name in expected)
-        assert run.step == 3
 
 
 def test_a_gradient_that_adam_cannot_square_is_a_fault(data, make_model, protocol, monkeypatch):

@@ -61,9 +61,8 @@ def train_deterministic(
     X, y = model.check_data(X, y)
     model.remember(X, y)
     exact = _all_rows_induce(model, X)
-    protocol = Protocol(
-        max_iter, 1.0, 1.0, "constant", 0, factors={"inducing": 0.0} if exact else {}
-    )
+    factors = {"inducing": 0.0} if exact else {}
+    protocol = Protocol(max_iter, 1.0, 1.0, "constant", kl_anneal=0, factors=factors)
     history = History() if history is None else history
     history.stopped_by = "interrupt"
     state = TrainingState(model, Minibatches(X, y, None), protocol, history=history)
