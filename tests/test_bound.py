@@ -17,10 +17,8 @@ PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 OUTPUTS = ["inducing", "collapsed"]
 
 
-def data(rows=20, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(rows, 2, generator=generator, dtype=dtype)
-    return X, X.sin().sum(1)
+X = torch.randn(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+y = X.sin().sum(1)
 
 
 def seeded(seed=1):
@@ -32,11 +30,10 @@ class Bound(torch.nn.Module):
 
     def __init__(self, process, output):
         super().__init__()
-        self.X, self.y = data()
-        self.model = dw.build(process, self.X, self.y, depth=3, num_inducing=6, output=output)
+        self.model = dw.build(process, X, y, depth=3, num_inducing=6, output=output)
 
     def forward(self):
-        return dw.elbo(self.model, self.X, self.y, num_data=20, num_samples=3, generator=seeded())
+        return dw.elbo(self.model, X, y, num_data=20, num_samples=3, generator=seeded())
 
     def value_and_gradients(self, function):
         self.zero_grad()
@@ -76,17 +73,14 @@ def changed(values, index, value):
     return values
 
 
-X_20, Y_20 = data()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"X": X_20[:0], "y": Y_20[:0]}, "X has no rows"),
-        ({"X": X_20[:, :1]}, r"shape \(rows, 2\)"),
-        ({"y": Y_20[:5]}, r"y must have shape \(20, 1\) or \(20,\)"),
-        ({"X": changed(X_20, (3, 1), math.nan)}, "X has NaN or infinite"),
-        ({"y": changed(Y_20, 7, math.inf)}, "y has NaN or infinite"),
+        ({"X": X[:0], "y": y[:0]}, "X has no rows"),
+        ({"X": X[:, :1]}, r"shape \(rows, 2\)"),
+        ({"y": y[:5]}, r"y must have shape \(20, 1\) or \(20,\)"),
+        ({"X": changed(X, (3, 1), math.nan)}, "X has NaN or infinite"),
+        ({"y": changed(y, 7, math.inf)}, "y has NaN or infinite"),
         ({"num_samples": 0}, "num_samples must be an integer of at least 1"),
         ({"num_samples": 2.5}, "num_samples must be an integer"),
         ({"num_samples": 10**400}, "num_samples must be at most"),
@@ -99,13 +93,12 @@ X_20, Y_20 = data()
     ],
 )
 def test_odd_arguments_are_refused(changes, message):
-    model = dw.build("dwp", X_20, Y_20, num_inducing=5)
+    model = dw.build("dwp", X, y, num_inducing=5)
     with pytest.raises(ValueError, match=message):
-        dw.elbo(model, **{"X": X_20, "y": Y_20, "num_data": 20, **changes})
+        dw.elbo(model, **{"X": X, "y": y, "num_data": 20, **changes})
 
 
 def test_a_minibatch_needs_an_inducing_output_layer():
-    X, y = data()
     collapsed = dw.build("dwp", X, y, num_inducing=5, output="collapsed")
     with pytest.raises(ValueError, match=r"needs all 20 rows.*X has 8.*output='inducing'"):
         dw.elbo(collapsed, X[:8], y[:8], num_data=20)
@@ -143,11 +136,11 @@ def test_with_one_sample_the_importance_weighted_bound_is_the_elbo(likelihood, c
 
 
 def test_the_importance_weighted_bound_refuses_odd_arguments():
-    model = dw.build("dwp", X_20, Y_20, num_inducing=5)
+    model = dw.build("dwp", X, y, num_inducing=5)
     with pytest.raises(ValueError, match="at least 1"):
-        dw.importance_weighted_bound(model, X_20, Y_20, num_importance=0)
+        dw.importance_weighted_bound(model, X, y, num_importance=0)
     with pytest.raises(ValueError, match="X has no rows"):
-        dw.importance_weighted_bound(model, X_20[:0], Y_20[:0], num_importance=1)
+        dw.importance_weighted_bound(model, X[:0], y[:0], num_importance=1)
 
 
 @pytest.mark.parametrize("process", PROCESSES)

@@ -92,12 +92,8 @@ def test_kinds_of_parameters_are_declared_and_survive_a_copy(make_model, process
         for name, _, about in found:
             last = name.rpartition(".")[2]
             (kind,) = [kind for kind, names in KINDS.items() if last in names] or ["posterior"]
-            assert (name, about.kind) == (name, kind)
-            assert (about.low, about.high) == (
-                pytest.approx((math.log(1e-6), math.log(1e6)))
-                if kind == "kernel"
-                else (-math.inf, math.inf)
-            )
+            most = math.log(1e6) if kind == "kernel" else math.inf
+            assert (name, *about) == (name, kind, pytest.approx(-most), pytest.approx(most))
 
 
 def test_parts_of_a_kernel_are_of_its_kind():
