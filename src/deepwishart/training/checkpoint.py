@@ -75,13 +75,14 @@ class Checkpoint:
         try:
             tensors = safetensors.torch.load(content)
             header = content[8 : 8 + int.from_bytes(content[:8], "little")]
-            metadata = json.loads(header)["__metadata__"]
-            form, info = metadata["format"], metadata["info"]
-            whole = metadata["sha256"] == _digest(form, info, tensors)
-        except (safetensors.SafetensorError, ValueError, LookupError) as error:
+            metadata = json.loads(header).get("__metadata__", {})
+        except (safetensors.SafetensorError, ValueError) as error:
             raise DamagedCheckpointError(f"{source} is damaged: {error}.") from error
-        if not whole:
-            raise DamagedCheckpointError(f"{source} is damaged: its content has another checksum.")
+        form, info = metadata.get("format", ""), metadata.get("info", "")
+        if metadata.get("sha256") != _digest(form, info, tensors):
+            raise DamagedCheckpointError(
+                f"{source} is damaged: its content has another checksum, or none."
+            )
         if form != FORMAT:
             raise CheckpointError(
                 f"{source} is a {form}, and this version continues from a {FORMAT} only; use "

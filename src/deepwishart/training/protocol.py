@@ -90,7 +90,8 @@ class Protocol:
             raise ValueError(
                 f"betas must be two numbers from 0 to below 1, got {shown(self.betas)}."
             )
-        given.update(checked, betas=tuple(map(float, self.betas)))  # plain numbers, of any type
+        # Frozen, and not yet made: this is where numbers of other libraries become plain ones.
+        given.update(checked, betas=tuple(map(float, self.betas)))
 
     @classmethod
     def named(cls, name: str, num_rows: int) -> Protocol:

@@ -19,6 +19,17 @@ from deepwishart.training.protocol import MakeOptimiser, Protocol
 SNAPSHOT_EVERY = 50  # steps between copies of the last good state, in memory
 _REGROWTH = 1.2  # of a reduced learning rate, per snapshot
 _OPTIMISER = "optimiser."
+# What else a checkpoint has of a state, as JSON.
+_PLAIN = (
+    "step",
+    "visited",
+    "order_seed",
+    "data",
+    "earlier_steps",
+    "settled_at",
+    "step_factor",
+    "tries",
+)
 
 Batch = tuple[Tensor, Tensor]
 #: A step's inputs and targets, given the seed of the order of rows and the number of earlier ones.
@@ -229,16 +240,3 @@ class TrainingState:
         for name in _PLAIN:
             setattr(self, name, info[name])
         self.clock = self.history.clock()
-
-
-# What else a checkpoint has of a state, as JSON.
-_PLAIN = (
-    "step",
-    "visited",
-    "order_seed",
-    "data",
-    "earlier_steps",
-    "settled_at",
-    "step_factor",
-    "tries",
-)
