@@ -1,11 +1,13 @@
 """Kernel values against scikit-learn, and against integrals over hidden units."""
 
 import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.integrate
-import scipy.stats
 import sklearn.gaussian_process.kernels as witness
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from deepwishart.kernels import (
     SquaredExponential,
     Stationary,
 )
+from deepwishart.numerics.gaussian import formed
 
 F64 = torch.float64
 RNG = np.random.default_rng(0)
@@ -64,8 +67,26 @@ def test_agrees_with_scikit_learn(name: str) -> None:
     first, second = torch.as_tensor(FIRST), torch.as_tensor(SECOND)
     with torch.no_grad():
         np.testing.assert_allclose(kernel.square(first), expected(FIRST), rtol=1e-12)
-        np.testing.assert_allclose(kernel.cross(first, second), expected(FIRST, SECOND), rtol=1e-12)
+        np.testing.assert_allclose(
+            formed(kernel.cross(first, second)), expected(FIRST, SECOND), rtol=1e-12
+        )
         np.testing.assert_allclose(kernel.diagonal(second), expected.diag(SECOND), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(SquaredExponential, witness.RBF), (Matern32, partial(witness.Matern, nu=1.5))],
+)
+def test_inputs_beside_features_multiply_a_correlation_of_their_own(
+    kind: type[Stationary], expected: Callable[[Any], Any]
+) -> None:
+    kernel = kind(1.7, 0.6, num_inputs=2, dtype=F64)
+    kernel.log_input_lengthscale = torch.nn.Parameter(torch.as_tensor(np.log(SCALES[:2])))
+    of_features, of_inputs = expected(0.6), expected(SCALES[:2])
+    values = 1.7 * of_features(FIRST[:, :1], SECOND[:, :1]) * of_inputs(FIRST[:, 1:], SECOND[:, 1:])
+    with torch.no_grad():
+        found = formed(kernel.cross(torch.as_tensor(FIRST), torch.as_tensor(SECOND)))
+    np.testing.assert_allclose(found, values, rtol=1e-12)
 
 
 @pytest.mark.parametrize("order", [0, 1])
@@ -90,30 +111,21 @@ def test_arc_cosine_is_an_integral_over_directions(order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_arc_cosine_is_a_wide_layer_with_biases(order: int) -> None:
-    """The mean over many hidden units with weights N(0, I) and biases N(0, b)."""
-    bias, height = 0.6, 1.7
-    sobol = scipy.stats.qmc.Sobol(4, rng=np.random.default_rng(0))
-    weights = scipy.stats.norm.ppf(sobol.random_base2(17))
-    activation = [z @ weights[:, :3].T + bias**0.5 * weights[:, 3] for z in (FIRST, SECOND)]
-    hidden = [np.maximum(a, 0.0) if order == 1 else (a > 0).astype(float) for a in activation]
-    expected = 2.0 * height * hidden[0] @ hidden[1].T / len(weights)
-    kernel = ArcCosine(order, height, bias, dtype=torch.float64)
-    value = kernel.cross(torch.as_tensor(FIRST), torch.as_tensor(SECOND)).detach()
-    np.testing.assert_allclose(value, expected, atol=5e-3)
+def test_a_bias_is_a_constant_feature(order: int) -> None:
+    bias, points = 0.6, torch.as_tensor(FIRST)
+    appended = torch.cat([points, torch.full((len(points), 1), bias**0.5)], dim=1)
+    found = ArcCosine(order, 1.7, bias, dtype=F64).square(points)
+    expected = ArcCosine(order, 1.7, bias=0.0, dtype=F64).square(appended)
+    torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(("order", "expected"), [(0, 1.5), (1, 1.5 * 25.0)])
-def test_arc_cosine_keeps_the_scale(order: int, expected: float) -> None:
-    kernel = ArcCosine(order, height=1.5, bias=0.0)
-    assert kernel.diagonal(torch.tensor([[3.0, 4.0]])).item() == pytest.approx(expected)
-
-
-def test_arc_cosine_without_bias_treats_zero_as_orthogonal() -> None:
-    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
-    matrix = ArcCosine(0, bias=0.0, dtype=torch.float64).square(points)
-    expected = torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
-    torch.testing.assert_close(matrix.detach(), expected.double())
+def test_arc_cosine_without_bias_keeps_the_scale_and_treats_zero_as_orthogonal() -> None:
+    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
+    steps = ArcCosine(0, 1.5, bias=0.0, dtype=torch.float64)
+    expected = 1.5 * torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    torch.testing.assert_close(steps.square(points).detach(), expected.double())
+    relus = ArcCosine(1, 1.5, bias=0.0, dtype=torch.float64)
+    assert relus.diagonal(points)[2].item() == pytest.approx(1.5 * 25.0)
 
 
 def test_rational_quadratic_becomes_squared_exponential() -> None:
@@ -130,7 +142,7 @@ def test_rational_quadratic_becomes_squared_exponential() -> None:
 def test_distances_far_from_the_origin_survive_single_precision(kernel: Kernel) -> None:
     points = torch.as_tensor(FIRST)
     shifted = (points + 100.0).float()
-    near, far = kernel.float().cross(shifted, shifted[:3]), kernel.square(shifted)
+    near, far = formed(kernel.float().cross(shifted, shifted[:3])), kernel.square(shifted)
     exact: Tensor = kernel.double().square(shifted.double() - 100.0)
     off_diagonal = ~torch.eye(6, dtype=torch.bool)
     torch.testing.assert_close(far.double(), exact, atol=1e-5, rtol=0.0)

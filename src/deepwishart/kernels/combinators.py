@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
+from deepwishart.kernels.points import Inducing, Points, Rows
+from deepwishart.numerics.gaussian import Cross, formed
 
 
 class Combination(Kernel):
     r"""A kernel :math:`k(x, y) = c(k_1(x, y), k_2(x, y), \dots)` made of others, entry by entry.
 
-    In feature form each part is asked for its own matrix, so that parts may have lengthscales of
-    their own (ARD) and their fast paths. The parts are not copied: a kernel used twice shares its
-    parameters.
+    Each part is asked for its own block, so that parts may have lengthscales of their own (ARD).
+    The parts are not copied: a kernel used twice shares its parameters.
 
     >>> from deepwishart.kernels import Linear, SquaredExponential
     >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
@@ -30,15 +31,16 @@ class Combination(Kernel):
         super().__init__()
         name = type(self).__name__
         if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-            found = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
-            raise ValueError(f"{name} combines kernels; got {found}.")
-        counts = {kernel.num_features for kernel in kernels} - {None}
-        if len(counts) > 1:
-            raise ValueError(
-                f"{name} applies its kernels to the same features, but they were built with "
-                f"different num_features: {sorted(count for count in counts if count)}."
-            )
-        self.num_features = counts.pop() if counts else None
+            given = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
+            raise ValueError(f"{name} combines kernels; got {given}.")
+        for count in ("num_features", "num_inputs"):
+            found = {getattr(kernel, count) for kernel in kernels} - {None}
+            if len(found) > 1:
+                raise ValueError(
+                    f"{name} applies its kernels to the same features, but they were built with "
+                    f"different {count}: {sorted(found)}."
+                )
+            setattr(self, count, found.pop() if found else None)
         self.kernels = nn.ModuleList(kernels)
 
     @abstractmethod
@@ -57,14 +59,12 @@ class Combination(Kernel):
         self._require_gram_form()
         return self.combine([kernel.on_diagonal(g_xx) for kernel in self.parts()])
 
-    def square(self, features: Tensor) -> Tensor:
-        return self.combine([kernel.square(features) for kernel in self.parts()])
+    def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
+        values = [formed(kernel.cross(first, second)) for kernel in self.parts()]
+        return self.combine(values) * variance
 
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        return self.combine([kernel.cross(first, second) for kernel in self.parts()])
-
-    def diagonal(self, features: Tensor) -> Tensor:
-        return self.combine([kernel.diagonal(features) for kernel in self.parts()])
+    def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
+        return self.combine([kernel.diagonal(points) for kernel in self.parts()]) * variance
 
 
 class Sum(Combination):
