@@ -24,12 +24,6 @@ def test_one_seed_one_result():
     assert not torch.equal(draws(Randomness(3, seeded(2)))[0], draws(Randomness(3, seeded(1)))[0])
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_samples_are_refused(count):
-    with pytest.raises(ValueError, match=f"at least 1, got {count}"):
-        Randomness(count)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dtype(dtype):
     random = Randomness(2, seeded(), dtype)

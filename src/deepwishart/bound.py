@@ -1,4 +1,4 @@
-"""Objectives: plain functions from a model and data to a scalar."""
+"""The bounds: plain functions from a model and data to a scalar."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import number, shown, whole, whole_number
+from deepwishart._support.machine import Processes
 from deepwishart.layers.output import InducingOutputSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess, ProcessSample
@@ -15,6 +16,9 @@ from deepwishart.numerics import linalg
 from deepwishart.random import RowRandomness
 
 __all__ = ["elbo", "importance_weighted_bound"]
+
+#: What a bound raises where a matrix cannot be factorised.
+NUMERICAL_ERRORS = (linalg.CholeskyError, torch.linalg.LinAlgError)
 
 _MOST_ROWS = 2**62  # what tensors can be divided by
 
@@ -29,6 +33,7 @@ def elbo(
     kl_weight: float = 1.0,
     generator: torch.Generator | None = None,
     joint: bool = False,
+    processes: Processes | None = None,
 ) -> Tensor:
     r"""Evidence lower bound per data point, estimated from a minibatch (paper, Algorithm 1).
 
@@ -52,6 +57,8 @@ def elbo(
             number. An inducing output layer's expectation needs marginals only; a collapsed
             one's is a bound on the evidence of the process itself with joint rows, and otherwise
             of the process whose rows are independent given the inducing points.
+        processes: that share the rows, all with generators in the same state; one alone if
+            ``None``. Each returns the bound of all rows, whose gradient is the mean of theirs.
 
     Returns:
         A scalar tensor to be maximised.
@@ -63,17 +70,24 @@ def elbo(
     torch.Size([])
     """
     X, y = model.check_data(X, y)
-    check_num_data(model, len(X), num_data)
+    _check_num_data(model, len(X), num_data)
     kl_weight = number("kl_weight", kl_weight, low=-math.inf)
     random = model.randomness(num_samples, generator)
+    processes = processes or Processes()
+    own = processes.rows(len(X))
+    if joint and processes.world > 1:
+        raise ValueError("joint=True samples all rows together, in one process; leave it out.")
 
-    sample = model.sample(random)  # G_ii ~ Q, layer by layer, with log P - log Q
-    summary = sample.summarise(X, y, random.rows(), joint=joint)  # F_t ~ P( . | F_i), summed up
+    with processes.together(NUMERICAL_ERRORS):
+        sample = model.sample(random)  # G_ii ~ Q, layer by layer, with log P - log Q
+        rows = random.rows().part(own.start, len(X))
+        summary = sample.summarise(X[own], y[own], rows, joint=joint)  # F_t ~ P( . | F_i), summed
+    summary = processes.sum(summary, len(X))
     data_term = sample.output.data_term(summary, model.likelihood)  # E log p(y | f)
     return (data_term / len(X) + kl_weight * sample.log_ratio / num_data).mean()
 
 
-def check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
+def _check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
     """Raise ``ValueError`` where a batch cannot belong to a data set of that size, or may not."""
     if (total := whole(num_data)) is None or not num_rows <= total < _MOST_ROWS:
         raise ValueError(

@@ -6,13 +6,14 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from deepwishart._support.arguments import tensor
+from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.layers import (
     GramRows,
     Inducing,
@@ -63,6 +64,7 @@ class DeepKernelProcess(nn.Module):
     (torch.Size([3]), torch.Size([4, 20, 1]))
     """
 
+    declares: ClassVar[Declarations] = {"inducing_inputs": Declaration("inducing")}
     #: What the model is, where :class:`~deepwishart.spec.ModelSpec` made it of a process by name.
     spec: ModelSpec | None
     training_inputs: Tensor | None
@@ -360,15 +362,13 @@ class ProcessSample:
         """
 
         def visit(start: int, inputs: Tensor, targets: Tensor) -> Summary:
-            part = random if start == 0 and len(inputs) == len(X) else random.part(start, len(X))
+            part = random.part(random.first_row + start, random.total_rows or len(X))
             rows = self.last_rows(inputs, part, joint)
             return self.output.summarise(rows, targets, self.model.likelihood)
 
         size = chunk_rows or self._chunk_rows()
         if joint or len(X) <= size:
             return visit(0, X, y)
-        if random.total_rows is not None:
-            raise ValueError("Rows of a larger table are summarised without further division.")
         return add_summaries(
             checkpoint(
                 visit, start, X[start : start + size], y[start : start + size], use_reentrant=False

@@ -44,7 +44,7 @@ class Randomness:
     device: torch.device | str = "cpu"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_samples", whole_number("num_samples", self.num_samples))
+        vars(self).update(num_samples=whole_number("num_samples", self.num_samples))
         check_generator(self.generator)
 
     def normal(self, *shape: int) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import deepwishart as dw
+from deepwishart._support.machine import threads
 from deepwishart.training import Protocol
 
 NUM_ROWS = 24
@@ -14,11 +15,9 @@ NUM_ROWS = 24
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Bit-for-bit comparisons between processes need the same number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    """Two runs are the same in every bit with the same number of threads only."""
+    with threads(1):
+        yield
 
 
 @pytest.fixture

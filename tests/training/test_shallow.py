@@ -9,41 +9,38 @@ import deepwishart as dw
 from deepwishart.bound import elbo
 from deepwishart.training import CheckpointStore, Protocol, start_from_shallow, train
 
-
-def data(rows=40, features=3):
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(rows, features, generator=generator, dtype=torch.float64)
-    return X, (2 * X[:, :1]).sin() + 0.1 * X[:, 1:2]
+X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+y = (2 * X[:, :1]).sin() + 0.1 * X[:, 1:2]
 
 
-def bound(model, X, y, samples=200):
+def build(process="dwp", depth=2, num_inducing=15, output="collapsed", **options):
+    chosen = {"num_inducing": num_inducing, "output": output, **options}
+    return dw.build(process, X, y, depth=depth, **chosen)
+
+
+def bound(model):
     generator = torch.Generator().manual_seed(1)
-    return elbo(model, X, y, num_data=len(X), num_samples=samples, generator=generator).item()
+    return elbo(model, X, y, num_data=len(X), num_samples=200, generator=generator).item()
 
 
 @pytest.mark.parametrize("process", ["dwp", "dgp", "diwp"])
 def test_start_is_better_than_that_of_build(process):
-    X, y = data()
-    model = dw.build(process, X, y, depth=2, num_inducing=15, output="collapsed")
-    before = bound(model, X, y)
+    model = build(process)
+    before = bound(model)
     assert start_from_shallow(model, X, y)
-    assert bound(model, X, y) > before
+    assert bound(model) > before
 
 
-def test_start_that_is_no_better_is_undone():
-    X, y = data()
-    model = dw.build("dwp", X, y, depth=2, num_inducing=15, output="collapsed")
+def test_start_that_is_no_better_is_undone(same):
+    model = build()
     train(model, X, y, Protocol.named("fast", len(X)))
-    kept = copy.deepcopy(model.state_dict())
-    assert not start_from_shallow(model, X, y)
-    assert all(torch.equal(kept[name], value) for name, value in model.state_dict().items())
+    kept = copy.deepcopy(model)
+    assert not start_from_shallow(model, X, y) and same(model, kept)
 
 
 @pytest.mark.parametrize("width", [2, 3, 5])
 def test_hidden_features_give_the_kernel_of_the_single_layer(width):
-    X, y = data()
-    model = dw.build("dgp", X, y, depth=2, width=width, num_inducing=15, output="collapsed")
-    single = dw.build("dgp", X, y, depth=1, num_inducing=15, output="collapsed")
+    model, single = build("dgp", width=width), build("dgp", depth=1)
     start_from_shallow(model, X, y, steps=100)
     protocol = Protocol(100, 1e-1, 1e-3, "flat", 0, num_samples=1, betas=(0.9, 0.99))
     train(single, X, y, protocol)
@@ -58,40 +55,32 @@ def test_hidden_features_give_the_kernel_of_the_single_layer(width):
     assert (found - wanted).abs().max() > 1e-3 * wanted.max()
 
 
-def test_other_models_are_left_alone():
-    X, y = data()
-    models = [
-        dw.build("dwp", X, y, depth=1, num_inducing=5, output="collapsed"),
-        dw.build("dwp", X, y, depth=3, num_inducing=5, output="collapsed"),
-        dw.build("dsvi", X, y, depth=2, num_inducing=5, output="collapsed"),
-        dw.build("dwp", X, y, num_inducing=5, kernel="arc_cosine1", output="collapsed"),
-        dw.build("dwp", X, y, num_inducing=5, output="inducing"),
-    ]
-    for model in models:
-        before = copy.deepcopy(model.state_dict())
-        assert not start_from_shallow(model, X, y)
-        for name, value in model.state_dict().items():
-            torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"depth": 1},
+        {"depth": 3},
+        {"process": "dsvi"},
+        {"kernel": "arc_cosine1"},
+        {"output": "inducing"},
+    ],
+)
+def test_other_models_are_left_alone(same, other):
+    model = build(**other)
+    before = copy.deepcopy(model)
+    assert not start_from_shallow(model, X, y) and same(model, before)
 
 
-def test_training_starts_there_once(tmp_path):
-    X, y = data()
+def test_training_starts_there_once(tmp_path, same):
     protocol = Protocol(6, 1e-2, 1e-3, "flat", 2, num_samples=2, shallow_steps=20)
-
-    def start():
-        return dw.build("dwp", X, y, depth=2, num_inducing=8, output="collapsed")
-
-    whole = start()
+    whole, parts, again = build(), build(), build()
     history = train(whole, X, y, protocol)
-    assert history.elbo[0] > train(start(), X, y, protocol.replace(shallow_steps=0)).elbo[0]
+    assert history.elbo[0] > train(build(), X, y, protocol.replace(shallow_steps=0)).elbo[0]
 
-    parts = start()
     store = CheckpointStore(tmp_path, every_steps=3)
     train(parts, X, y, protocol, checkpoints=store, should_stop=lambda h: len(h) == 3)
-    again = start()
     train(again, X, y, protocol, checkpoints=store, resume=True)
-    for name, value in whole.state_dict().items():
-        torch.testing.assert_close(again.state_dict()[name], value, rtol=0, atol=0)
+    assert same(again, whole)
 
     learned = copy.deepcopy(whole.state_dict())
     train(whole, X, y, protocol.replace(max_iter=1, learning_rate=1e-9), history=history)

@@ -3,10 +3,11 @@ r"""The kernel interface: a function of inner products, applied to features or t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
+from deepwishart._support.parameters import KERNEL_LOGARITHM, Declarations
 from deepwishart.kernels.elementary import symmetric_with_diagonal
 from deepwishart.kernels.points import (
     Inducing,
@@ -53,6 +54,8 @@ class Kernel(nn.Module, ABC):
     num_features: int | None = None
     #: The number of columns, the last ones, that are inputs beside the features.
     num_inputs: int | None = None
+    #: Parameters are logarithms of positive numbers.
+    declares: ClassVar[Declarations] = {"*": KERNEL_LOGARITHM}
 
     @abstractmethod
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:

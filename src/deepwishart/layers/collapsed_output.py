@@ -29,11 +29,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
 from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
@@ -91,6 +92,7 @@ class CollapsedOutputLayer(GaussianOutputLayer):
     """
 
     needs_rows = True
+    declares: ClassVar[Declarations] = {"inducing_inputs": Declaration("inducing")}
     inducing_inputs: nn.Parameter | None
 
     def __init__(

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
 from deepwishart.layers.gaussian import (
@@ -94,6 +96,8 @@ class DoublyStochasticSample(KernelSample):
 class WhitenedInducing(nn.Module):
     r"""Inducing inputs :math:`Z`, ``(P, D_in)``, and :math:`q(e_d)` of each column, with
     :math:`R_d` at first a multiple of the identity."""
+
+    declares: ClassVar[Declarations] = {"inputs": Declaration("inducing")}
 
     def __init__(self, inputs: Tensor, width: int) -> None:
         super().__init__()

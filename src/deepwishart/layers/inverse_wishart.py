@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import InverseWishart
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
@@ -102,6 +104,8 @@ class InverseWishartLayer(Layer):
     >>> sample.inducing.gram.shape, sample.log_ratio.shape
     (torch.Size([10, 5, 5]), torch.Size([10]))
     """
+
+    declares: ClassVar[Declarations] = {"learned_root": Declaration("scale")}
 
     def __init__(
         self,

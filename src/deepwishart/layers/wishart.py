@@ -3,11 +3,13 @@ r"""The deep Wishart process layer with the paper's approximate posterior."""
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from deepwishart._support.choices import check_choice
+from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import concentrations, rank_of
 from deepwishart.kernels import Kernel
@@ -62,6 +64,9 @@ class WishartLayer(GaussianLayer):
     (torch.Size([10, 5, 3]), torch.Size([10]))
     """
 
+    declares: ClassVar[Declarations] = dict.fromkeys(
+        ("learned_root", "mixing_logit"), Declaration("scale")
+    )
     mixing_logit: nn.Parameter | None
     learned_root: nn.Parameter | None
     rows_mixing: nn.Parameter | None

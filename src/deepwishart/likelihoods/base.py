@@ -3,7 +3,7 @@ r"""What every likelihood does: expect its log density under Gaussian latents, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from deepwishart._support.arguments import whole_number
+from deepwishart._support.parameters import Declaration, Declarations
 
 __all__ = ["Likelihood", "Mixture"]
 
@@ -57,6 +58,7 @@ class Likelihood(nn.Module, ABC):
     torch.Size([3])
     """
 
+    declares: ClassVar[Declarations] = {"*": Declaration("kernel")}
     #: Number of quadrature nodes; densities that are narrow, or have a kink, need more.
     num_nodes = 32
     #: Whether targets may be shifted and scaled; not so for classes and counts.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from deepwishart._support.parameters import log_parameter
+from deepwishart._support.parameters import KERNEL_LOGARITHM, Declarations, log_parameter
 from deepwishart.likelihoods.base import Likelihood, Mixture
 
 __all__ = ["Gaussian"]
@@ -27,6 +28,8 @@ class Gaussian(Likelihood):
     >>> likelihood.expected_log_prob(y, mean, variance).shape
     torch.Size([3])
     """
+
+    declares: ClassVar[Declarations] = {"*": KERNEL_LOGARITHM}
 
     def __init__(
         self,

@@ -32,7 +32,11 @@ _GROWTH = 10.0
 
 
 class CholeskyError(ArithmeticError):
-    """A matrix that has to be positive definite is not, even after jitter."""
+    """A matrix that has to be positive definite is not, even after jitter; ``what`` names it."""
+
+    def __init__(self, message: str, what: str = "matrix") -> None:
+        super().__init__(message)
+        self.what = what
 
 
 class Factor(NamedTuple):
@@ -157,10 +161,11 @@ def _with_jitter(
     if not torch.isfinite(matrix).all():
         raise CholeskyError(
             f"{what} contains NaN or infinite values, so it cannot be factorised. "
-            "Lower the learning rate, and check that inputs are finite and standardised."
+            "Lower the learning rate, and check that inputs are finite and standardised.",
+            what,
         )
     if strict:
-        raise CholeskyError(f"{what} is not positive definite.")
+        raise CholeskyError(f"{what} is not positive definite.", what)
     first = _GROWTH * jitter or default_jitter(matrix.dtype)
     amount = torch.full_like(failed, jitter, dtype=matrix.dtype)
     while True:
@@ -174,5 +179,6 @@ def _with_jitter(
     raise CholeskyError(
         f"{what} is not positive definite, even with a relative jitter of "
         f"{amount.max().item():.0e}. Use float64, a larger jitter or fewer inducing points, "
-        "or remove duplicate rows; during training, lower the learning rate."
+        "or remove duplicate rows; during training, lower the learning rate.",
+        what,
     )

@@ -5,20 +5,19 @@ from deepwishart.training.checkpoint import (
     CheckpointError,
     CheckpointStore,
     CheckpointWarning,
-)
-from deepwishart.training.deterministic import is_deterministic, train_deterministic
-from deepwishart.training.early_stopping import Plateau, still_rising
-from deepwishart.training.guard import TrainingError
-from deepwishart.training.history import History
-from deepwishart.training.loop import train
-from deepwishart.training.progress import ProgressEvent, make_progress
-from deepwishart.training.protocol import Protocol
-from deepwishart.training.run import (
-    adjust_protocol,
     checkpoint_store,
-    model_options,
-    run_training,
 )
+from deepwishart.training.deterministic import train_deterministic
+from deepwishart.training.guard import TrainingError
+from deepwishart.training.history import (
+    History,
+    Plateau,
+    ProgressEvent,
+    make_progress,
+    still_rising,
+)
+from deepwishart.training.loop import run_training, train
+from deepwishart.training.protocol import Protocol, adjust_protocol, model_options
 from deepwishart.training.shallow import start_from_shallow
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "TrainingError",
     "adjust_protocol",
     "checkpoint_store",
-    "is_deterministic",
     "make_progress",
     "model_options",
     "run_training",

@@ -1,8 +1,7 @@
 r"""Checkpoints that survive a power cut: one file each, replaced as a whole, checksummed.
 
-A checkpoint is a safetensors file: tensors, and next to them a JSON text in the metadata. Nothing
-in it is ever executed. Its SHA-256 is that of the whole file with the checksum's own 64 digits set
-to zero, so that no byte is left unchecked.
+A checkpoint is a safetensors file: tensors, and next to them a JSON text in the metadata, with the
+SHA-256 of all that can be read from it. Nothing in it is ever executed.
 """
 
 from __future__ import annotations
@@ -12,28 +11,26 @@ import json
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-import deepwishart
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.files import PARTIAL, write_atomically
+from deepwishart.training.protocol import Protocol
 
-FORMAT = "deepwishart checkpoint"
-FORMAT_VERSION = 1
-_BLANK = b"0" * 64
-_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+FORMAT = "deepwishart checkpoint 2"
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 MODEL = "model."
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be used: damaged, of a newer format, or of another run."""
+    """A checkpoint cannot be used: damaged, of another format, or of another run."""
 
 
 class CheckpointWarning(UserWarning):
@@ -64,35 +61,34 @@ class Checkpoint:
     def encode(self) -> bytes:
         """The content of a checkpoint file."""
         tensors = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
-        metadata = {
-            "format": FORMAT,
-            "format_version": str(FORMAT_VERSION),
-            "package_version": deepwishart.__version__,
-            "info": json.dumps(self.info),
-            "sha256": _BLANK.decode(),
-        }
-        blank = safetensors.torch.save(tensors, metadata)
-        digest = hashlib.sha256(blank).hexdigest().encode()
-        return blank.replace(b'"sha256":"' + _BLANK, b'"sha256":"' + digest, 1)
+        info = json.dumps(self.info)
+        metadata = {"format": FORMAT, "info": info, "sha256": _digest(FORMAT, info, tensors)}
+        return safetensors.torch.save(tensors, metadata)
 
     @classmethod
     def decode(cls, content: bytes, source: str = "The checkpoint") -> Checkpoint:
         """Read the content of a checkpoint file, which ``source`` names in errors.
 
         Raises:
-            CheckpointError: the content is damaged, or of a newer format than this version reads.
+            CheckpointError: the content is damaged, or of another format.
         """
-        metadata = _verified_metadata(content, source)
-        if metadata.get("format") != FORMAT:
-            raise CheckpointError(f"{source} is not a checkpoint of a training run.")
-        version = int(metadata["format_version"])
-        if version > FORMAT_VERSION:
-            raise CheckpointError(
-                f"{source} has format version {version}, written by deepwishart "
-                f"{metadata['package_version']}; deepwishart {deepwishart.__version__} reads up "
-                f"to version {FORMAT_VERSION}. Upgrade deepwishart, or use another directory."
+        try:
+            tensors = safetensors.torch.load(content)
+            header = content[8 : 8 + int.from_bytes(content[:8], "little")]
+            metadata = json.loads(header).get("__metadata__", {})
+        except (safetensors.SafetensorError, ValueError) as error:
+            raise DamagedCheckpointError(f"{source} is damaged: {error}.") from error
+        form, info = metadata.get("format", ""), metadata.get("info", "")
+        if metadata.get("sha256") != _digest(form, info, tensors):
+            raise DamagedCheckpointError(
+                f"{source} is damaged: its content has another checksum, or none."
             )
-        return cls(safetensors.torch.load(content), json.loads(metadata["info"]))
+        if form != FORMAT:
+            raise CheckpointError(
+                f"{source} is a {form}, and this version continues from a {FORMAT} only; use "
+                "another directory."
+            )
+        return cls(tensors, json.loads(info))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Checkpoint:
@@ -165,7 +161,7 @@ class CheckpointStore:
         A damaged one is passed over with a :class:`CheckpointWarning`.
 
         Raises:
-            CheckpointError: all checkpoints are damaged, or the newest intact one is of a newer
+            CheckpointError: all checkpoints are damaged, or the newest intact one is of another
                 format.
         """
         paths = self.paths()
@@ -194,6 +190,43 @@ class CheckpointStore:
             path.unlink(missing_ok=True)
 
 
+def _digest(form: str, info: str, tensors: dict[str, Tensor]) -> str:
+    return fingerprint(form, info, *(part for named in sorted(tensors.items()) for part in named))
+
+
+def fingerprint(*values: Any) -> str:
+    """SHA-256 of tensors, and of whatever else says by its ``repr`` what it is."""
+    digest = hashlib.sha256()
+    for value in values:
+        if isinstance(value, Tensor):
+            digest.update(f"{value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.detach().cpu().contiguous().numpy().data)
+        else:
+            digest.update(repr(value).encode())
+    return digest.hexdigest()
+
+
+def checkpoint_store(
+    directory: str | os.PathLike[str],
+    model: nn.Module,
+    X: Tensor,
+    y: Tensor,
+    protocol: Protocol,
+    seed: int,
+) -> CheckpointStore:
+    """A directory of its own for every combination of data, initial model, protocol and seed: the
+    same run started again resumes, a different one cannot pick its checkpoints up by mistake.
+
+    >>> X, protocol = torch.randn(20, 1), Protocol.named("fast", num_rows=20)
+    >>> run = ("runs", nn.Linear(1, 1), X, X, protocol)
+    >>> checkpoint_store(*run, seed=0).directory == checkpoint_store(*run, seed=1).directory
+    False
+    """
+    start = [part for named in model.state_dict().items() for part in named]
+    name = fingerprint(sorted(asdict(protocol).items()), seed, X, y, *start)
+    return CheckpointStore(Path(directory) / name[:16])
+
+
 def _step_of(path: Path) -> int:
     return int(path.stem.removeprefix("step-"))
 
@@ -202,19 +235,3 @@ def _shape(value: Tensor | None) -> str:
     if value is None:
         return "missing"
     return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
-
-
-def _verified_metadata(content: bytes, source: str) -> dict[str, str]:
-    """The metadata of a safetensors file whose checksum holds."""
-    header_end = 8 + int.from_bytes(content[:8], "little")
-    digests = list(_DIGEST.finditer(content, 0, min(header_end, len(content))))
-    if len(content) < 8 or header_end > len(content) or len(digests) != 1:
-        raise DamagedCheckpointError(f"{source} is damaged: it is truncated, or has no checksum.")
-    start, end = digests[0].span(1)
-    sha256 = hashlib.sha256(content[:start])
-    sha256.update(_BLANK)
-    sha256.update(memoryview(content)[end:])
-    if sha256.hexdigest().encode() != digests[0][1]:
-        raise DamagedCheckpointError(f"{source} is damaged: its content has a different checksum.")
-    header: dict[str, Any] = json.loads(content[8:header_end])
-    return header["__metadata__"]

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
+from deepwishart._support.machine import interrupts_noted
+from deepwishart._support.parameters import declared
 from deepwishart.bound import elbo, importance_weighted_bound
-from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
-from deepwishart.training.distributed import NUMERICAL_ERRORS
-from deepwishart.training.guard import interrupts_noted
-from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.progress import ProgressEvent
+from deepwishart.training.history import History, ProgressEvent
+from deepwishart.training.protocol import Protocol, is_deterministic
+from deepwishart.training.state import Minibatches, TrainingState
 
-_MEMORY = 20  # of L-BFGS
-_LOWEST, _HIGHEST = np.log(1e-6), np.log(1e6)  # of kernels' parameters and the noise
+_OPTIONS = {"maxcor": 20, "gtol": 1e-6}  # of L-BFGS
 _FAILED = 1e10  # minus the bound, where it cannot be computed
-
-
-def is_deterministic(model: DeepKernelProcess) -> bool:
-    """Whether the bound is a plain function of the parameters: one layer, integrated out.
-
-    >>> import deepwishart as dw
-    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
-    >>> is_deterministic(dw.build("dwp", X, X.sin(), depth=1, output="collapsed"))
-    True
-    """
-    return not model.hidden and isinstance(model.output, CollapsedOutputLayer)
 
 
 def train_deterministic(
@@ -68,96 +56,73 @@ def train_deterministic(
     """
     if not is_deterministic(model):
         raise ValueError("L-BFGS needs a model of one layer with output='collapsed'.")
-    history = History() if history is None else history
-    history.stopped_by = None
     dtype = model.dtype
     model.double()
     X, y = model.check_data(X, y)
     model.remember(X, y)
-    objective = _Objective(model, X, y)
-    began = time.perf_counter() - (history.seconds[-1] if history.seconds else 0.0)
-    first = len(history)
+    exact = _all_rows_induce(model, X)
+    factors = {"inducing": 0.0} if exact else {}
+    protocol = Protocol(max_iter, 1.0, 1.0, "constant", kl_anneal=0, factors=factors)
+    history = History() if history is None else history
+    history.stopped_by = "interrupt"
+    state = TrainingState(model, Minibatches(X, y, None), protocol, history=history)
+    best = parameters_to_vector(state.parameters.values()).detach().cpu().numpy()
+
+    def bound() -> Tensor:
+        if exact:  # a single layer has no weights: this is the evidence itself
+            return importance_weighted_bound(model, X, y, num_importance=1).mean()
+        return elbo(model, X, y, num_data=len(X), num_samples=1)
+
     try:
         with interrupts_noted() as interrupts:
 
             def finished(intermediate_result: OptimizeResult) -> None:
-                objective.best = intermediate_result.x.copy()
-                noise = model.likelihood.summary().get("noise", 0.0)
-                row = (-intermediate_result.fun, 1.0, 1.0, noise, time.perf_counter() - began)
-                history.append(history.step[-1] + 1 if history.step else 0, *row)
+                nonlocal best
+                best = intermediate_result.x.copy()
+                state.step += 1
+                state.record(-intermediate_result.fun, 1.0, 1.0)
                 if progress is not None:
-                    latest = (getattr(history, name)[-1] for name in COLUMNS[1:])
-                    progress(ProgressEvent(len(history) - first - 1, max_iter, *latest))
+                    progress(ProgressEvent.latest(history, state.step - 1, max_iter))
                 if interrupts:
                     raise StopIteration
 
             found = minimize(
-                objective,
-                objective.best,
+                _minus,
+                best,
+                (bound, state),
                 jac=True,
                 method="L-BFGS-B",
-                bounds=objective.bounds,
+                bounds=_limits(state),
                 callback=finished,
-                options={"maxiter": max_iter, "maxcor": _MEMORY, "ftol": tolerance, "gtol": 1e-6},
+                options={"maxiter": max_iter, "ftol": tolerance, **_OPTIONS},
             )
-            ended = "max_iter" if found.nit >= max_iter else "converged"
-            history.stopped_by = "interrupt" if interrupts else ended
+            if not interrupts:
+                history.stopped_by = "max_iter" if found.nit >= max_iter else "converged"
     except KeyboardInterrupt:
-        history.stopped_by = "interrupt"
+        pass
     finally:
-        objective.release()
+        state.set_parameters(best)
+        state.release_gradients()
         model.to(dtype)
     return history
 
 
-class _Objective:
-    """Minus the bound and its gradient as functions of a flat array."""
+def _minus(
+    values: np.ndarray, bound: Callable[[], Tensor], state: TrainingState
+) -> tuple[float, np.ndarray]:
+    """Minus the bound, and its gradient, as functions of a flat array."""
+    state.set_parameters(values)
+    state.differentiate(bound)
+    found = state.buffer.cpu().numpy()
+    if not np.isfinite(found).all():
+        return _FAILED, np.zeros_like(values)
+    return -float(found[-1]), found[:-1].copy()
 
-    def __init__(self, model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
-        self.model, self.X, self.y = model, X, y
-        self.exact = _all_rows_induce(model, X)
-        self._kept = [
-            p.requires_grad_(False)
-            for name, p in model.named_parameters()
-            if self.exact and name.endswith("inducing_inputs") and p.requires_grad
-        ]
-        trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self.parameters = [p for _, p in trained]
-        self.best = torch.cat([p.detach().ravel() for p in self.parameters]).cpu().numpy()
-        self.bounds = [
-            (_LOWEST, _HIGHEST) if n.rpartition(".")[2].startswith("log_") else (None, None)
-            for n, p in trained
-            for _ in range(p.numel())
-        ]
 
-    def __call__(self, values: np.ndarray) -> tuple[float, np.ndarray]:
-        self._set(values)
-        try:
-            bound = self._bound()
-            slopes = torch.autograd.grad(-bound, self.parameters, materialize_grads=True)
-        except NUMERICAL_ERRORS:
-            return _FAILED, np.zeros_like(values)
-        gradient = torch.cat([slope.ravel() for slope in slopes]).cpu().numpy()
-        if not (np.isfinite(bound.item()) and np.isfinite(gradient).all()):
-            return _FAILED, np.zeros_like(values)
-        return -bound.item(), gradient
-
-    def _bound(self) -> Tensor:
-        if self.exact:  # a single layer has no weights: this is the evidence itself
-            return importance_weighted_bound(self.model, self.X, self.y, num_importance=1).mean()
-        return elbo(self.model, self.X, self.y, num_data=len(self.X), num_samples=1)
-
-    @torch.no_grad()
-    def _set(self, values: np.ndarray) -> None:
-        parts = torch.from_numpy(values.copy()).split([p.numel() for p in self.parameters])
-        for p, part in zip(self.parameters, parts, strict=True):
-            p.copy_(part.view_as(p))
-
-    def release(self) -> None:
-        """Leave the model at the best values."""
-        self._set(self.best)
-        for p in self._kept:
-            p.requires_grad_(True)
+def _limits(state: TrainingState) -> list[tuple[float, float]]:
+    """The lowest and the highest value of every number that is trained."""
+    known = {name: (about.low, about.high) for name, _, about in declared(state.model)}
+    return [known[name] for name, p in state.parameters.items() for _ in range(p.numel())]
 
 
 @torch.no_grad()

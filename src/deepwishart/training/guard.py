@@ -1,29 +1,23 @@
-"""A step that fails, or is cut off by Ctrl-C, never reaches the parameters."""
+"""A step that fails never reaches the parameters, and is explained where it fails for good."""
 
 from __future__ import annotations
 
 import math
-import re
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from deepwishart.bound import NUMERICAL_ERRORS
+from deepwishart.layers.base import NamedPart
 from deepwishart.model import DeepKernelProcess
+from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.random import Randomness
 from deepwishart.training.checkpoint import CheckpointStore
-from deepwishart.training.distributed import NUMERICAL_ERRORS
 from deepwishart.training.state import TrainingState
 
-SNAPSHOT_EVERY = 50  # steps between copies of the last good state, in memory
 MAX_TRIES = 10  # failures without reaching the next snapshot before giving up
-_REGROWTH = 1.2  # of a reduced learning rate, per snapshot
 
 
 class TrainingError(RuntimeError):
@@ -40,67 +34,40 @@ class TrainingError(RuntimeError):
         self.step, self.layer, self.last_good = step, layer, last_good
 
 
-class Guard:
-    """Drops failed steps, goes back to the last good state and tries again more carefully.
+def step_failed(
+    state: TrainingState,
+    checkpoints: CheckpointStore | None,
+    where: str,
+    layer: str,
+    learning_rate: float,
+) -> None:
+    """Go back to the last good state and be more careful, or give up.
 
     A step fails when its objective or gradient is not finite, or a matrix in it cannot be
-    factorised. Parameters, optimiser, step number and history then go back to the last snapshot
-    (at most :data:`SNAPSHOT_EVERY` steps ago), the learning rate is halved, and training goes on
-    with fresh noise. A halved learning rate grows back by a fifth every :data:`SNAPSHOT_EVERY`
-    steps. After :data:`MAX_TRIES` failures without reaching the next multiple of
-    :data:`SNAPSHOT_EVERY` steps, :class:`TrainingError` ends training.
-
-    When it gives up, it leaves the last good state in ``checkpoints``, if there are any.
+    factorised. Parameters, optimiser, step number and history go back to the last snapshot, the
+    learning rate is halved, and training goes on with fresh noise; snapshot by snapshot the rate
+    grows back by a fifth. After :data:`MAX_TRIES` failures without another snapshot,
+    :class:`TrainingError` ends training and leaves the last good state in ``checkpoints``.
+    ``where`` and ``layer`` are those of :func:`explain`.
     """
-
-    def __init__(self, state: TrainingState, checkpoints: CheckpointStore | None = None) -> None:
-        self.state = state
-        self.checkpoints = checkpoints
-        self.keep_snapshot()
-
-    def keep_snapshot(self) -> None:
-        """Remember the present state as good."""
-        copies = {name: value.clone() for name, value in self.state.tensors().items()}
-        self._snapshot = (self.state.step, copies)
-
-    def step_passed(self) -> None:
-        """To be called after every good step."""
-        state = self.state
-        if state.step % SNAPSHOT_EVERY == 0:
-            state.step_factor, state.tries = min(1.0, state.step_factor * _REGROWTH), 0
-            self.keep_snapshot()
-
-    def step_failed(self, where: str, layer: str, learning_rate: float) -> None:
-        """Go back and be more careful, or give up; ``where`` is :func:`explain`'s sentence."""
-        state, failed = self.state, self.state.step
-        state.history.recoveries.append(failed)
-        self.restore()
-        state.step_factor *= 0.5
-        state.tries += 1
-        if state.tries >= MAX_TRIES:
-            self._give_up(failed, where, layer, learning_rate)
-
-    def restore(self) -> None:
-        """Go back to the last snapshot."""
-        step, tensors = self._snapshot
-        self.state.load_tensors(tensors)
-        self.state.step = step
-        self.state.history.truncate(self.state.earlier_steps + step)
-
-    def _give_up(self, failed: int, where: str, layer: str, learning_rate: float) -> None:
-        state, path = self.state, None
-        state.history.stopped_by = "error"
-        state.step_factor, state.tries = 1.0, 0  # whoever resumes has changed something
-        message = (
-            f"Training stopped at step {failed}: {where} This was failure {MAX_TRIES} in a row, "
-            f"with a learning rate reduced to {learning_rate:.1e}. Lower the learning rate, use "
-            "float64 or a larger jitter, and check that X and y are standardised. The model has "
-            f"been set back to its last good state, after {state.step} steps"
-        )
-        if self.checkpoints is not None:
-            path = self.checkpoints.save(state.checkpoint())
-            message += f", which is also saved in {path}"
-        raise TrainingError(f"{message}.", step=failed, layer=layer, last_good=path)
+    failed = state.step
+    state.history.recoveries.append(failed)
+    state.restore()
+    state.step_factor *= 0.5
+    state.tries += 1
+    if state.tries < MAX_TRIES:
+        return
+    state.history.stopped_by = "error"
+    state.step_factor, state.tries = 1.0, 0  # whoever resumes has changed something
+    message = (
+        f"Training stopped at step {failed}: {where} This was failure {MAX_TRIES} in a row, "
+        f"with a learning rate reduced to {learning_rate:.1e}. Lower the learning rate, use "
+        "float64 or a larger jitter, and check that X and y are standardised. The model has "
+        f"been set back to its last good state, after {state.step} steps"
+    )
+    path = None if checkpoints is None else checkpoints.save(state.checkpoint())
+    message += "." if path is None else f", which is also saved in {path}."
+    raise TrainingError(message, step=failed, layer=layer, last_good=path)
 
 
 def explain(
@@ -121,10 +88,9 @@ def explain(
         except NUMERICAL_ERRORS as replayed:
             error = replayed
     if error is not None:
-        names = [layer.name for layer in [*model.hidden, model.output]]
-        # "layer 1" must not be found in "layer 12".
-        named = [name for name in names if re.search(rf"{name}\b", str(error))]
-        return str(error), str(named[0]) if named else "an unknown layer"
+        what = error.what if isinstance(error, CholeskyError) else ""
+        names = [part.name for part in model.modules() if isinstance(part, NamedPart)]
+        return str(error), next(filter(what.endswith, names), "an unknown layer")
     # What goes wrong in one layer's gradient spreads to the layers before it: the culprit is
     # the one closest to the output, which comes last.
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
@@ -159,34 +125,9 @@ def _finite(values: Any) -> bool:
 
 
 def _owner(model: DeepKernelProcess, parameter: str) -> str:
-    """How people call the part of the model that a parameter belongs to."""
-    if parameter.startswith("layers."):
-        return model.hidden[int(parameter.split(".")[1])].name
-    if parameter.startswith("output."):
-        return model.output.name
-    return "the likelihood" if parameter.startswith("likelihood.") else "the inducing inputs"
-
-
-@contextmanager
-def interrupts_noted() -> Iterator[list[int]]:
-    """While active, Ctrl-C only adds to the given list, so that a step can be finished first.
-
-    A second Ctrl-C raises :class:`KeyboardInterrupt` at once, as usual. Nothing changes outside
-    the main thread, or where the program handles or ignores the signal itself.
-    """
-    noted: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        if noted:
-            signal.default_int_handler(number, frame)
-        noted.append(number)
-
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    ours = usual and threading.current_thread() is threading.main_thread()
-    if ours:
-        signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        if ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    """How people call the part of the model that a parameter belongs to: the innermost that has a
+    name."""
+    path = parameter.split(".")[:-1]
+    parts = [model.get_submodule(".".join(path[:end])) for end in range(len(path), 0, -1)]
+    named = [part.name for part in parts if isinstance(part, NamedPart)]
+    return next(iter(named), "the likelihood" if path else "the inducing inputs")

@@ -1,19 +1,28 @@
-"""What happened during training, step by step."""
+"""What happened during training, step by step: the record, the bar, and whether it was enough."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 from torch import Tensor
 
-from deepwishart._support.arguments import whole_number
+from deepwishart._support.arguments import number, whole_number
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
+_BLOCK = 10  # steps averaged before a line is fitted: neighbours are alike
 
 
 @dataclass
@@ -61,6 +70,16 @@ class History:
         for name, value in zip(COLUMNS, row, strict=True):
             getattr(self, name).append(value)
 
+    @property
+    def next_step(self) -> int:
+        """Number of the step to come."""
+        return self.step[-1] + 1 if self.step else 0
+
+    def clock(self) -> Callable[[], float]:
+        """Seconds of training, from those of the last step on."""
+        began = time.perf_counter() - (self.seconds[-1] if self.seconds else 0.0)
+        return lambda: time.perf_counter() - began
+
     def truncate(self, length: int) -> None:
         """Forget all but the first ``length`` steps."""
         for name in COLUMNS:
@@ -103,3 +122,144 @@ class History:
         for name, column in zip(COLUMNS, values.mT.tolist(), strict=True):
             setattr(self, name, column)
         self.step = [int(step) for step in self.step]
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """One finished step of ``total``; the rest is what :class:`History` has for it."""
+
+    step: int
+    total: int
+    elbo: float
+    kl_weight: float
+    learning_rate: float
+    noise: float
+    seconds: float
+
+    @classmethod
+    def latest(cls, history: History, step: int, total: int) -> ProgressEvent:
+        """The last step of a history."""
+        return cls(step, total, *(getattr(history, name)[-1] for name in COLUMNS[1:]))
+
+
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:.1f} steps/s" if task.speed else "")
+
+
+@contextmanager
+def make_progress(
+    verbose: int, total: int, label: str = "training", *, console: Console | None = None
+) -> Iterator[Callable[[ProgressEvent], None]]:
+    """A context that gives a callable for ``progress=`` of :func:`deepwishart.training.train`.
+
+    On a terminal it shows ``label`` and a bar with ELBO, noise, steps per second and time left of
+    ``total`` steps. With ``verbose=0``, or when standard error, or the ``console`` to draw on, is
+    not a terminal, it writes nothing at all.
+
+    >>> with make_progress(verbose=0, total=10) as progress:
+    ...     progress(ProgressEvent(0, 10, -1.0, 1.0, 1e-2, 0.3, 0.1))
+    """
+    on_terminal = console.is_terminal if console is not None else sys.stderr.isatty()
+    if verbose <= 0 or not on_terminal:
+        yield lambda event: None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[numbers]}"),
+        _Speed(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console or Console(stderr=True)) as bars:
+        bar = bars.add_task(label, total=total, numbers="")
+
+        def show(event: ProgressEvent) -> None:
+            if not bars.tasks[bar].completed:  # a resumed run starts with many steps done
+                bars.reset(bar, completed=event.step)
+            noise = f"  noise {event.noise:.3g}" if event.noise else ""  # classes have none
+            numbers = f"ELBO {event.elbo:.3f}{noise}"
+            bars.update(bar, completed=event.step + 1, total=event.total, numbers=numbers)
+
+        yield show
+
+
+@dataclass(frozen=True)
+class Plateau:
+    r"""Whether more steps at the present learning rate would pay: with the slope :math:`b` of a
+    line through the second half of the bounds so far, its standard error :math:`s` and :math:`T`
+    steps left at that rate, they would not if :math:`(b + 2 s)\, T < \delta`.
+
+    Looked at every so many steps, after KL annealing. :func:`deepwishart.training.train` then
+    lets the learning rate fall as the protocol would have done later, and ends with it: the bound
+    rises once more while the rate falls, which stopping at once would give away.
+
+    Args:
+        tolerance: rise :math:`\delta` of the bound, per data point, that is not worth the steps.
+        every: steps between looks.
+
+    >>> history = History()
+    >>> for step in range(200):
+    ...     history.append(step, -math.exp(-step / 10), 1.0, 1e-2, 0.3, 0.0)
+    >>> Plateau().reached(history, 0, steps_left=1_000)
+    True
+    """
+
+    tolerance: float = 3e-3
+    every: int = 20
+
+    def __post_init__(self) -> None:
+        number("tolerance", self.tolerance)
+        whole_number("every", self.every)
+
+    def reached(self, history: History, first: int, steps_left: int) -> bool:
+        """Whether the bounds from entry ``first`` of the history on have stopped rising."""
+        if (len(history) - first) % self.every:
+            return False
+        slope = _slope(_settled(history, first))
+        return slope is not None and bool((slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance)
+
+
+def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> float | None:
+    """By how much, per data point, the bound would have risen with as many steps again, if that is
+    clearly more than ``least``; ``None`` if it is not, or the run is too short to tell.
+
+    Only steps near the largest learning rate count: while it falls, the bound rises in any case.
+
+    >>> history = History()
+    >>> for step in range(200):
+    ...     history.append(step, 0.01 * step, 1.0, 1e-2, 0.3, 0.0)
+    >>> round(still_rising(history), 2)
+    2.0
+    """
+    if history.stopped_by in ("early_stopping", "converged", "interrupt"):
+        return None
+    rates = np.array(history.learning_rate[first:])
+    fast = int((rates >= 0.5 * rates.max()).sum()) if len(rates) else 0
+    slope = _slope(_settled(history, first, first + fast))
+    if slope is None or (slope[0] - 2.0 * slope[1]) * fast < least:
+        return None
+    return float(slope[0] * fast)
+
+
+def _settled(history: History, first: int, last: int | None = None) -> np.ndarray:
+    """The second half of the bounds since annealing."""
+    end = len(history) if last is None else last
+    weights = np.array(history.kl_weight[first:end])
+    bounds = np.array(history.elbo[first:end])[int((weights < 1.0).sum()) :]
+    return bounds[len(bounds) // 2 :]
+
+
+def _slope(bounds: np.ndarray) -> tuple[float, float] | None:
+    """Slope per step, and its standard error; ``None`` for too few steps."""
+    blocks = len(bounds) // _BLOCK
+    if blocks < 4:
+        return None
+    means = bounds[len(bounds) - blocks * _BLOCK :].reshape(blocks, _BLOCK).mean(-1)
+    x = np.arange(blocks) - 0.5 * (blocks - 1)
+    spread = (x**2).sum()
+    slope = (x * means).sum() / spread
+    residual = means - means.mean() - slope * x
+    error = math.sqrt((residual**2).sum() / (blocks - 2) / spread)
+    return float(slope) / _BLOCK, error / _BLOCK

@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop, and the one way into it for all who train on a table."""
 
 from __future__ import annotations
 
@@ -11,19 +11,51 @@ from torch import Tensor
 
 from deepwishart import bound
 from deepwishart._support.arguments import shown, whole_number
+from deepwishart._support.machine import Processes, interrupts_noted
 from deepwishart.model import DeepKernelProcess
-from deepwishart.training.batches import GivenBatches, Minibatches
-from deepwishart.training.checkpoint import Checkpoint, CheckpointStore
-from deepwishart.training.distributed import NUMERICAL_ERRORS, Parallel
-from deepwishart.training.early_stopping import Plateau
-from deepwishart.training.guard import Guard, explain, interrupts_noted
-from deepwishart.training.history import COLUMNS, History
-from deepwishart.training.progress import ProgressEvent
-from deepwishart.training.protocol import MakeOptimiser, Protocol
+from deepwishart.training.checkpoint import Checkpoint, CheckpointStore, fingerprint
+from deepwishart.training.deterministic import train_deterministic
+from deepwishart.training.guard import explain, step_failed
+from deepwishart.training.history import History, Plateau, ProgressEvent
+from deepwishart.training.protocol import MakeOptimiser, Protocol, is_deterministic
 from deepwishart.training.shallow import start_from_shallow
-from deepwishart.training.state import TrainingState, fingerprint
+from deepwishart.training.state import Batch, Minibatches, TrainingState, given_batches
 
 _REASONS = (None, "early_stopping", "interrupt")
+
+
+def run_training(
+    model: DeepKernelProcess,
+    X: Tensor,
+    y: Tensor,
+    protocol: Protocol,
+    *,
+    checkpoints: CheckpointStore | None = None,
+    early_stopping: bool = False,
+    deterministic: bool = False,
+    **options: Any,
+) -> History:
+    """Train ``model`` in place, from the newest checkpoint if there is one.
+
+    Data are ``(N, num_features)`` and ``(N, D)``, standardised; other arguments are those of
+    :func:`train`. With ``early_stopping``, the learning rate falls, and training ends, when the
+    bound has stopped rising. With ``deterministic``, a model in which nothing is random is trained
+    by L-BFGS, which takes seconds and has no checkpoints.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5)
+    >>> protocol = Protocol.named("fast", num_rows=20).replace(max_iter=3)
+    >>> len(run_training(model, X, X.sin(), protocol, early_stopping=True))
+    3
+    """
+    if deterministic and is_deterministic(model):
+        kept = {name: options[name] for name in ("history", "progress") if name in options}
+        return train_deterministic(model, X, y, max_iter=min(protocol.max_iter, 500), **kept)
+    options["plateau"] = Plateau() if early_stopping else None
+    return train(
+        model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
+    )
 
 
 def train(
@@ -48,11 +80,12 @@ def train(
     \text{Adam}(\nabla_\theta \text{ELBO}(\theta; w_t))`, with :math:`\eta_t` and :math:`w_t` from
     the protocol.
 
-    The same seed, data, model and number of threads give the same result bit for bit, also when
-    the run is killed and resumed. A failed step is undone and tried again with a smaller learning
-    rate, see :class:`deepwishart.training.guard.Guard`. Ctrl-C ends training after the step in
-    hand; a second Ctrl-C drops that step. Inside a ``torch.distributed`` process group the rows of
-    each batch are divided among the processes, see :mod:`deepwishart.training.distributed`.
+    The same seed, data and model give the same result on the same machine, library and number of
+    threads, also when the run is killed and resumed. A failed step is undone and tried again with
+    a smaller learning rate (:func:`deepwishart.training.guard.step_failed`). Ctrl-C ends training
+    after the step in hand; a second Ctrl-C drops that step. Inside a ``torch.distributed`` process
+    group the rows of each batch are divided among the processes, which exchange sums over rows
+    (:func:`deepwishart.elbo`) and then gradients.
 
     Args:
         model: changed in place.
@@ -88,45 +121,51 @@ def train(
     >>> len(history), history.stopped_by
     (3, 'max_iter')
     """
-    data, rows = _check_data(model, X, y, batches, num_data, checkpoints)
+    data, num_data = _check_data(model, X, y, batches, num_data, checkpoints)
     if isinstance(protocol, str):
-        protocol = Protocol.named(protocol, rows)
+        protocol = Protocol.named(protocol, num_data)
     if not isinstance(protocol, Protocol):
         raise ValueError(f"protocol must be a Protocol or the name of one, got {shown(protocol)}.")
-    parallel = Parallel.detect(process_group)
-    history = History() if history is None else history
-    state = _start(model, data, protocol, seed, history, optimiser, checkpoints, resume, parallel)
-    if protocol.shallow_steps and isinstance(data, tuple) and not (state.step or len(history)):
+    processes = Processes.detect(process_group, model.device)
+    # Seeds are drawn, so that the two streams differ from each other and from the stream that
+    # the same seed gave when the model was initialised.
+    source = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
+    state = TrainingState(
+        model,
+        Minibatches(*data, protocol.batch_size) if data else given_batches(batches or ()),
+        protocol,
+        seeds=torch.randint(2**62, (2,), generator=source).tolist(),
+        history=History() if history is None else history,
+        make_optimiser=optimiser,
+    )
+    _find_start(state, data, checkpoints, resume, processes)
+    history, store = state.history, checkpoints if processes.leads else None
+    if protocol.shallow_steps and data and not (state.step or len(history)):
         start_from_shallow(model, *data, steps=protocol.shallow_steps, process_group=process_group)
-    save_every = parallel.largest(checkpoints.every_steps if checkpoints else 0, model.device)
-    store = checkpoints if parallel.leads else None
-    guard = Guard(state, store)
+    state.keep_snapshot()
+    save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
     if should_stop is None or history.stopped_by != "early_stopping":
         history.stopped_by = None
     state.settled_at = state.settled_at if plateau is not None else None
-    if state.settled_at is not None:
-        protocol = protocol.settle_at(state.settled_at)
+    protocol = protocol.settle_at(state.settled_at)
 
     try:
         with interrupts_noted() as interrupts:
             while history.stopped_by is None and state.step < protocol.max_iter:
-                if not _take_step(state, rows, protocol, parallel, guard):
+                if not _take_step(state, num_data, protocol, processes, store):
                     continue
-                if progress is not None and parallel.leads:
-                    latest = (getattr(history, name)[-1] for name in COLUMNS[1:])
-                    progress(ProgressEvent(state.step - 1, protocol.max_iter, *latest))
-                enough = should_stop is not None and should_stop(history)
-                verdict = 2 if interrupts else int(enough)
-                history.stopped_by = _REASONS[parallel.largest(verdict, model.device)]
-                if plateau is not None and _has_settled(state, protocol, plateau, parallel):
+                if progress is not None and processes.leads:
+                    progress(ProgressEvent.latest(history, state.step - 1, protocol.max_iter))
+                verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
+                if plateau is not None and _has_settled(state, protocol, plateau, processes):
                     state.settled_at = state.step
                     protocol = protocol.settle_at(state.step)
-                if history.stopped_by is None and state.step >= protocol.max_iter:
-                    history.stopped_by = _ended_by(state)
+                ended = _ended_by(state) if state.step >= protocol.max_iter else None
+                history.stopped_by = _REASONS[processes.largest(verdict)] or ended
                 if history.stopped_by or (save_every and state.step % save_every == 0):
                     # A resumed run's first snapshot is its checkpoint: the run that goes on needs
                     # the same one, on every process, for both to recover alike.
-                    guard.keep_snapshot()
+                    state.keep_snapshot()
                     if store is not None:
                         store.save(state.checkpoint())
     except KeyboardInterrupt:
@@ -142,95 +181,71 @@ def _ended_by(state: TrainingState) -> str:
 
 
 def _has_settled(
-    state: TrainingState, protocol: Protocol, plateau: Plateau, parallel: Parallel
+    state: TrainingState, protocol: Protocol, plateau: Plateau, processes: Processes
 ) -> bool:
     """Whether the bound has stopped rising at the first learning rate."""
     left = protocol.steady_steps - state.step
     if state.settled_at is not None or left <= 0:
         return False
-    reached = plateau.reached(state.history, state.earlier_steps, left)
-    return bool(parallel.largest(int(reached), state.model.device))
+    return bool(processes.largest(plateau.reached(state.history, state.earlier_steps, left)))
 
 
 def _take_step(
-    state: TrainingState, num_data: int, protocol: Protocol, parallel: Parallel, guard: Guard
+    state: TrainingState,
+    num_data: int,
+    protocol: Protocol,
+    processes: Processes,
+    checkpoints: CheckpointStore | None,
 ) -> bool:
     """One step on the next batch; ``False`` if it failed and was undone."""
     learning_rate = protocol.learning_rate_at(state.step) * state.step_factor
     kl_weight = protocol.kl_weight_at(state.step)
-    batch = state.batches.next()
+    batch = state.next_batch()
     before = state.generator.get_state()
 
-    options = {"num_data": num_data, "num_samples": protocol.num_samples, "kl_weight": kl_weight}
-    error = _gradient(state, parallel, batch, **options)
+    def objective() -> Tensor:
+        return bound.elbo(
+            state.model,
+            *batch,
+            num_data=num_data,
+            num_samples=protocol.num_samples,
+            kl_weight=kl_weight,
+            generator=state.generator,
+            processes=processes,
+        )
+
+    error = state.differentiate(objective)
+    processes.mean_(state.buffer)
     elbo, norm = state.buffer[-1].item(), state.gradient.norm().item()
     # Adam squares the gradient.
     if not (math.isfinite(elbo) and norm * norm < torch.finfo(state.gradient.dtype).max):
         replay = torch.Generator(state.model.device).set_state(before)
         random = state.model.randomness(protocol.num_samples, replay)
         where, layer = explain(state.model, error, elbo, batch[0], random)
-        guard.step_failed(where, layer, learning_rate)
+        step_failed(state, checkpoints, where, layer, learning_rate)
         return False
 
     if protocol.clip_norm is not None and norm > protocol.clip_norm:
         state.gradient.mul_(protocol.clip_norm / norm)
     state.update(learning_rate)
     state.record(elbo, kl_weight, learning_rate)
-    guard.step_passed()
     return True
 
 
-def _gradient(
-    state: TrainingState, parallel: Parallel, batch: tuple[Tensor, Tensor], **options: Any
-) -> Exception | None:
-    """Put the objective and minus its gradient, summed over processes, into the buffer; options
-    are those of :func:`deepwishart.bound.elbo`.
-
-    A numerical error is returned, not raised, with NaN in the buffer: all processes have to
-    take part in the sum, and learn from it.
-    """
-    error: Exception | None = None
-    state.buffer.zero_()
-    try:
-        whole = bound.elbo if parallel.world == 1 else parallel.elbo
-        elbo = whole(state.model, *batch, generator=state.generator, **options)
-        if elbo.requires_grad:
-            (-elbo).backward()
-        state.buffer[-1] = elbo.detach()
-    except NUMERICAL_ERRORS as found:
-        error = found
-        state.buffer.fill_(math.nan)
-    parallel.sum_(state.buffer)
-    return error
-
-
-def _start(
-    model: DeepKernelProcess,
-    data: tuple[Tensor, Tensor] | GivenBatches,
-    protocol: Protocol,
-    seed: int,
-    history: History,
-    optimiser: MakeOptimiser | None,
+def _find_start(
+    state: TrainingState,
+    data: Batch | None,
     checkpoints: CheckpointStore | None,
     resume: bool,
-    parallel: Parallel,
-) -> TrainingState:
-    """The first state, or the one to resume; the leader's, on all processes."""
-    # Seeds are drawn, so that the two streams differ from each other and from the stream that
-    # the same seed gave when the model was initialised.
-    source = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
-    noise_seed, order_seed = torch.randint(2**62, (2,), generator=source).tolist()
-    size = protocol.batch_size
-    rows = Minibatches(*data, size, order_seed) if isinstance(data, tuple) else data
-    state = TrainingState(
-        model, rows, protocol, seed=noise_seed, history=history, make_optimiser=optimiser
-    )
-    history.stopped_by = None
-    if isinstance(data, tuple) and (checkpoints is not None or parallel.world > 1):
+    processes: Processes,
+) -> None:
+    """Set the state to the one to resume, and to the leader's on all processes."""
+    state.history.stopped_by = None
+    if data and (checkpoints is not None or processes.world > 1):
         state.data = fingerprint(*data)
-    if resume and checkpoints is None and parallel.leads:
+    if resume and checkpoints is None and processes.leads:
         raise ValueError("resume=True needs checkpoints=CheckpointStore(directory).")
-    if checkpoints is not None and parallel.leads and checkpoints.paths():
+    if checkpoints is not None and processes.leads and checkpoints.paths():
         if not resume:
             raise ValueError(
                 f"{checkpoints.directory} already holds checkpoints of a run. Pass resume=True to "
@@ -238,22 +253,20 @@ def _start(
             )
         if (latest := checkpoints.latest()) is not None:
             state.load(latest)
-    if parallel.world > 1:
-        content = state.checkpoint().encode() if parallel.leads else b""
-        content = parallel.from_leader(content, model.device)
+    if processes.world > 1:
+        content = processes.from_leader(state.checkpoint().encode() if processes.leads else b"")
         state.load(Checkpoint.decode(content, "The state received from rank 0"))
-    return state
 
 
 def _check_data(
     model: DeepKernelProcess,
     X: Tensor | None,
     y: Tensor | None,
-    batches: Iterable[tuple[Tensor, Tensor]] | None,
+    batches: Iterable[Batch] | None,
     num_data: int | None,
     checkpoints: CheckpointStore | None,
-) -> tuple[tuple[Tensor, Tensor] | GivenBatches, int]:
-    """The data as they will be visited, and the number of their rows."""
+) -> tuple[Batch | None, int]:
+    """The data, where they were given as a whole, and the number of their rows."""
     if batches is None:
         if X is None or y is None:
             raise ValueError("train needs X and y, or batches with num_data.")
@@ -274,4 +287,4 @@ def _check_data(
             "This model's output layer is collapsed and needs all rows at every step. Pass X and "
             "y, or use build(..., output='inducing')."
         )
-    return GivenBatches(batches), num_data
+    return None, num_data

@@ -6,34 +6,18 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
+from deepwishart._support.parameters import KINDS
+from deepwishart.layers import CollapsedOutputLayer
+from deepwishart.model import DeepKernelProcess
 
-if TYPE_CHECKING:
-    import torch
-
-MakeOptimiser = Callable[[Any], "torch.optim.Optimizer"]
+MakeOptimiser = Callable[[Any], torch.optim.Optimizer]
 SCHEDULES = ("step", "cosine", "constant", "flat")
-
-#: Kinds of parameters that may have learning rates of their own.
-KINDS = ("kernel", "scale", "inducing", "posterior")
-
-
-def kind_of(parameter: str) -> str:
-    """The kind of a model's parameter, by its name: ``"kernel"`` for kernels and likelihood,
-    ``"scale"`` for the learned scale of a Wishart posterior, ``"inducing"`` for inducing inputs,
-    and ``"posterior"`` for all the rest.
-
-    >>> kind_of("layers.0.kernel.log_lengthscale"), kind_of("layers.0.mean")
-    ('kernel', 'posterior')
-    """
-    if ".kernel." in parameter or parameter.startswith("likelihood."):
-        return "kernel"
-    if parameter.endswith(("learned_root", "mixing_logit")):
-        return "scale"
-    return "inducing" if parameter.endswith(("inducing_inputs", "whitened.inputs")) else "posterior"
 
 
 @dataclass(frozen=True)
@@ -60,8 +44,9 @@ class Protocol:
         num_samples: posterior samples per step.
         batch_size: largest number of rows per step, or ``None`` for all rows.
         clip_norm: largest norm of the gradient, or ``None`` for no limit.
-        factors: on the learning rate of some kinds of parameters (:func:`kind_of`); 0 leaves them
-            as they are.
+        factors: on the learning rate of some kinds of parameters: of the ``"kernel"`` and the
+            likelihood, of the learned ``"scale"`` of a Wishart posterior, of ``"inducing"`` inputs,
+            or of the rest of the ``"posterior"``; 0 leaves them as they are.
         betas: Adam's.
         shallow_steps: steps that a single layer is trained for first, to start from, see
             :func:`deepwishart.training.start_from_shallow`; 0 to start from the model as it is.
@@ -86,14 +71,13 @@ class Protocol:
     shallow_steps: int = 0
 
     def __post_init__(self) -> None:
-        for name, smallest in _LEAST.items():
-            self._set(name, whole_number(name, getattr(self, name), smallest))
-        for name in ("learning_rate", "final_learning_rate"):
-            self._set(name, number(name, getattr(self, name)))
+        given = vars(self)
+        checked: dict[str, Any] = {n: whole_number(n, given[n], k) for n, k in _LEAST.items()}
+        checked |= {n: number(n, given[n]) for n in ("learning_rate", "final_learning_rate")}
         if self.batch_size is not None:
-            self._set("batch_size", whole_number("batch_size", self.batch_size, also="None or "))
+            checked["batch_size"] = whole_number("batch_size", self.batch_size, also="None or ")
         if self.clip_norm is not None:
-            self._set("clip_norm", number("clip_norm", self.clip_norm, also="None or "))
+            checked["clip_norm"] = number("clip_norm", self.clip_norm, also="None or ")
         check_choice("schedule", self.schedule, SCHEDULES)
         if not isinstance(self.factors, Mapping):
             raise ValueError(f"factors must be a dictionary, got {shown(self.factors)}.")
@@ -106,7 +90,8 @@ class Protocol:
             raise ValueError(
                 f"betas must be two numbers from 0 to below 1, got {shown(self.betas)}."
             )
-        self._set("betas", tuple(map(float, self.betas)))
+        # Frozen, and not yet made: this is where numbers of other libraries become plain ones.
+        given.update(checked, betas=tuple(map(float, self.betas)))
 
     @classmethod
     def named(cls, name: str, num_rows: int) -> Protocol:
@@ -117,8 +102,8 @@ class Protocol:
         reaches a similar bound in a tenth of the steps. ``"converged"`` is for the table of all the
         paper's results: more steps, a longer fade-in, kernels at the rate of the rest, and no start
         from a single layer, so that hidden layers are not given up early (docs, "Choosing"). Both
-        leave the learned scale of Wishart layers where it starts. All three use all rows of a small
-        data set at every step, and minibatches otherwise.
+        leave a learned scale where it starts. All three use all rows of a small data set at every
+        step, and minibatches otherwise.
         """
         check_choice("protocol", name, _PROTOCOLS)
         small = whole_number("num_rows", num_rows) <= _LARGEST_FULL_BATCH
@@ -126,9 +111,8 @@ class Protocol:
 
     def replace(self, **changes: Any) -> Protocol:
         """A copy with some fields changed."""
-        fields = tuple(field.name for field in dataclasses.fields(self))
         for name in changes:
-            check_choice("protocol field", name, fields)
+            check_choice("protocol field", name, [field.name for field in dataclasses.fields(self)])
         return dataclasses.replace(self, **changes)
 
     def learning_rate_at(self, step: int) -> float:
@@ -150,31 +134,24 @@ class Protocol:
             return (self.max_iter + 1) // 2
         return self.max_iter if self.schedule == "constant" else 0
 
-    def settle_at(self, step: int) -> Protocol:
-        """The same up to step ``step``, from where on the learning rate falls; with a constant
-        schedule it ends there.
+    def settle_at(self, step: int | None) -> Protocol:
+        """The learning rate falls from step ``step`` on; with a constant schedule training ends
+        there.
 
         >>> Protocol.named("paper", num_rows=500).settle_at(3_000).max_iter
         6000
         """
+        if step is None:
+            return self
         return self.replace(max_iter=step if self.schedule == "constant" else 2 * step)
 
     def kl_weight_at(self, step: int) -> float:
         r"""Factor :math:`w_t` on the KL term at step ``step``, from 0."""
         return 1.0 if step >= self.kl_anneal else step / self.kl_anneal
 
-    def rate_factor(self, parameter: str) -> float:
-        """Factor on the learning rate of a model's parameter, by its name."""
-        return self.factors.get(kind_of(parameter), 1.0)
-
     def make_optimiser(self, groups: Any) -> torch.optim.Optimizer:
         """Adam, as one fused operation where PyTorch has it."""
-        import torch
-
         return torch.optim.Adam(groups, betas=self.betas, fused=True)
-
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value)
 
 
 _LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1, "shallow_steps": 0}
@@ -197,3 +174,78 @@ _PROTOCOLS["converged"] = _PROTOCOLS["fast"].replace(
     max_iter=2_000, kl_anneal=500, factors={"scale": 0.0}, shallow_steps=0
 )
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000
+COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py
+_WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
+_PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
+
+
+def model_options(protocol: Protocol | str, num_rows: int, output: str = "auto") -> dict[str, Any]:
+    """Options of :func:`deepwishart.build` that go with a protocol.
+
+    The paper's protocol has the paper's output layer and starting value of q. Otherwise the output
+    layer, if ``"auto"``, is collapsed as long as all rows are visited at every step.
+
+    >>> model_options("fast", 500), model_options("paper", 500)["output"]
+    ({'output': 'collapsed'}, 'inducing')
+    """
+    paper = protocol == "paper"
+    if output == "auto":
+        small = num_rows <= COLLAPSED_ROWS
+        whole = not isinstance(protocol, Protocol) or (protocol.batch_size or num_rows) >= num_rows
+        output = "collapsed" if small and whole and not paper else "inducing"
+    return {"output": output, "mixing": _PAPER_MIXING} if paper else {"output": output}
+
+
+def adjust_protocol(
+    protocol: Protocol | str,
+    num_rows: int,
+    *,
+    max_iter: int | None = None,
+    learning_rate: float | None = None,
+    batch_size: int | str | None = "auto",
+    kl_anneal: int | None = None,
+    num_samples: int | None = None,
+    output: str = "inducing",
+    num_inducing: int = 100,
+) -> Protocol:
+    """A protocol for ``num_rows`` rows with some of its numbers changed.
+
+    What is ``None`` stays as the protocol has it. With another ``max_iter`` the annealing, and
+    with another ``learning_rate`` the final learning rate, keep their proportion to it.
+
+    Args:
+        protocol: a protocol, or the name of a ready-made one.
+        num_rows: number of training rows.
+        batch_size: rows per step; ``"auto"``: the protocol's; ``None``: all.
+        num_samples: posterior samples per step. A named protocol on all rows of a large data set,
+            or with many inducing points, takes fewer than its own, since these make up for samples.
+        output: the model's output layer; ``"collapsed"`` needs all rows at every step.
+        num_inducing: the model's inducing points.
+
+    >>> adjust_protocol("paper", 300, max_iter=2000).kl_anneal
+    100
+    """
+    base = Protocol.named(protocol, num_rows) if isinstance(protocol, str) else protocol
+    changes: dict[str, Any] = {}
+    if output == "collapsed":
+        base, batch_size = base.replace(batch_size=None), None
+        if isinstance(protocol, str):  # fewer samples of more rows: about as much work per step
+            affordable = int(_WORK / (num_rows * max(num_inducing, 1) ** 2))
+            even = affordable - affordable % 2  # threads share samples: no odd one out
+            changes["num_samples"] = min(base.num_samples, max(2, even))
+    if max_iter is not None:
+        anneal = round(base.kl_anneal * max_iter / base.max_iter)
+        changes |= {"max_iter": max_iter, "kl_anneal": anneal}
+    if learning_rate is not None:
+        final = base.final_learning_rate * learning_rate / base.learning_rate
+        changes |= {"learning_rate": learning_rate, "final_learning_rate": final}
+    given = {"kl_anneal": kl_anneal, "num_samples": num_samples}
+    changes |= {name: value for name, value in given.items() if value is not None}
+    size = base.batch_size if isinstance(batch_size, str) else batch_size
+    changes["batch_size"] = None if size is None or size >= num_rows else size
+    return base.replace(**changes)
+
+
+def is_deterministic(model: DeepKernelProcess) -> bool:
+    """Whether the bound is a plain function of the parameters: one layer, integrated out."""
+    return not model.hidden and isinstance(model.output, CollapsedOutputLayer)

@@ -68,17 +68,8 @@ def start_from_shallow(
     if kernels is None or points is None:
         return False
     first, last = kernels
-    own = copy.deepcopy(first)
-    output = CollapsedOutputLayer(own, model.output.width, jitter=model.output.jitter)
-    likelihood = copy.deepcopy(model.likelihood)
-    single = DeepKernelProcess(
-        model.process,
-        [],
-        output,
-        likelihood,
-        inducing_inputs=points.detach().clone(),
-        num_features=model.num_features,
-    )
+    single, own = copy.deepcopy(model), copy.deepcopy(first)
+    single.layers, single.output.kernel = torch.nn.ModuleList(), own
     protocol = Protocol(steps, 1e-1, 1e-3, "flat", 0, num_samples=1, betas=(0.9, 0.99))
     every = math.ceil(len(X) / _ROWS)
     some = X[::every], y[::every]
@@ -88,9 +79,8 @@ def start_from_shallow(
         features = single.first_inducing() / own.lengthscale
         features = features - features.mean(0)
         norm = features.square().sum(-1).mean().sqrt().clamp(1 / _LARGEST, _LARGEST)
-        if single.inducing_inputs is not None:
-            points.copy_(single.inducing_inputs)
-        model.likelihood.load_state_dict(likelihood.state_dict())
+        points.copy_(torch.as_tensor(single.inducing_inputs))
+        model.likelihood.load_state_dict(single.likelihood.state_dict())
         first.log_lengthscale.copy_((own.lengthscale * norm).log())
         layer = model.hidden[0]
         width = int(getattr(layer, "width", model.num_features))
@@ -112,6 +102,7 @@ def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationa
     if not (isinstance(first, Stationary) and isinstance(last, Stationary)):
         return None
     fits = first.num_features == model.num_features and last.num_features is None
+    fits = fits and last.num_inputs is None
     return (first, last) if fits else None
 
 

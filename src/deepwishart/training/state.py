@@ -1,28 +1,89 @@
-"""Everything that decides how a training run goes on; what a checkpoint holds."""
+"""Everything that decides how a training run goes on: what a snapshot and a checkpoint hold."""
 
 from __future__ import annotations
 
-import hashlib
-import time
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from deepwishart._support.parameters import declared
+from deepwishart.bound import NUMERICAL_ERRORS
 from deepwishart.model import DeepKernelProcess
-from deepwishart.training.batches import Batches
 from deepwishart.training.checkpoint import MODEL, Checkpoint, CheckpointError
 from deepwishart.training.history import History
 from deepwishart.training.protocol import MakeOptimiser, Protocol
 
+SNAPSHOT_EVERY = 50  # steps between copies of the last good state, in memory
+_REGROWTH = 1.2  # of a reduced learning rate, per snapshot
 _OPTIMISER = "optimiser."
+# What else a checkpoint has of a state, as JSON.
+_PLAIN = (
+    "step",
+    "visited",
+    "order_seed",
+    "data",
+    "earlier_steps",
+    "settled_at",
+    "step_factor",
+    "tries",
+)
+
+Batch = tuple[Tensor, Tensor]
+#: A step's inputs and targets, given the seed of the order of rows and the number of earlier ones.
+Batches = Callable[[int, int], Batch]
+
+
+class Minibatches:
+    r"""A new random order every epoch, cut into :math:`\lceil N / B \rceil` batches whose sizes
+    differ by at most one.
+
+    The largest has B rows, ``batch_size``; ``None`` is for all at once, in their own order. A batch
+    depends on nothing but the seed and its number.
+    """
+
+    def __init__(self, X: Tensor, y: Tensor, batch_size: int | None) -> None:
+        self.X, self.y = X, y
+        self.num_batches = math.ceil(len(X) / min(batch_size or len(X), len(X)))
+        self._drawn: tuple[int, int] | None = None
+
+    def __call__(self, seed: int, number: int) -> Batch:
+        if self.num_batches == 1:
+            return self.X, self.y
+        epoch, index = divmod(number, self.num_batches)
+        if self._drawn != (seed, epoch):
+            generator = torch.Generator().manual_seed(seed + epoch)
+            order = torch.randperm(len(self.X), generator=generator)
+            self._order, self._drawn = order.tensor_split(self.num_batches), (seed, epoch)
+        rows = self._order[index]
+        return self.X[rows], self.y[rows]
+
+
+def given_batches(batches: Iterable[Batch]) -> Batches:
+    """Pairs of inputs and targets of somebody else's making, such as a data loader's; over again
+    when they end. What cannot be started again is an error then."""
+
+    def over_and_over() -> Iterator[Batch]:
+        found = None
+        while True:
+            for found in batches:
+                yield found
+            if found is None:
+                raise ValueError("The batches have come to an end and cannot be started again.")
+            found = None
+
+    following = over_and_over()
+    return lambda seed, number: next(following)
 
 
 class TrainingState:
     """Model, optimiser, randomness and record of a run.
 
     All gradients are views of one flat buffer whose last element is the objective: one norm checks
-    them, one message sums them over processes. The seed is that of the Monte Carlo noise; the
-    optimiser is the protocol's Adam if ``make_optimiser`` is ``None``.
+    them, one message averages them over processes. The seeds are those of the Monte Carlo noise and
+    of the order of rows; the optimiser is the protocol's Adam if ``make_optimiser`` is ``None``.
     """
 
     def __init__(
@@ -31,36 +92,56 @@ class TrainingState:
         batches: Batches,
         protocol: Protocol,
         *,
-        seed: int,
+        seeds: Sequence[int] = (0, 0),
         history: History,
         make_optimiser: MakeOptimiser | None = None,
     ) -> None:
         self.model, self.batches, self.history = model, batches, history
         self.data = ""  # fingerprint, to recognise a checkpoint of other data
-        self.generator = torch.Generator(model.device).manual_seed(seed)
-        self.step = 0
+        noise_seed, self.order_seed = seeds
+        self.generator = torch.Generator(model.device).manual_seed(noise_seed)
+        self.step = self.visited = 0  # finished steps, and batches they and failed ones have had
         self.settled_at: int | None = None  # where the bound had stopped rising
-        # What the guard remembers of failed steps.
-        self.step_factor, self.tries = 1.0, 0
+        self.step_factor, self.tries = 1.0, 0  # what failed steps have led to
         self.earlier_steps = len(history)
-        self._start_clock()
-        found = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        factors = {n: protocol.rate_factor(n) for n, _ in found}
-        self._frozen = [p.requires_grad_(False) for n, p in found if not factors[n]]
-        trained = [(n, p) for n, p in found if factors[n]]
+        self.clock = history.clock()
+
+        found: dict[float, dict[str, torch.nn.Parameter]] = {}
+        for name, p, about in declared(model):
+            if p.requires_grad:
+                factor = protocol.factors.get(about.kind, 1.0)
+                found.setdefault(factor, {})[name] = p
+        self._frozen = [p.requires_grad_(False) for p in found.pop(0.0, {}).values()]
         # Parameters of one learning rate stand together: an optimiser has one call for them all.
-        self.parameters = dict(sorted(trained, key=lambda item: factors[item[0]]))
+        self._factors = sorted(found)
+        self.parameters = {n: p for factor in self._factors for n, p in found[factor].items()}
         sizes = [p.numel() for p in self.parameters.values()]
         self.buffer = torch.zeros(sum(sizes) + 1, dtype=model.dtype, device=model.device)
         self.gradient = self.buffer[:-1]
         for part, p in zip(self.gradient.split(sizes), self.parameters.values(), strict=True):
             p.grad = part.view_as(p)
-        self._factors = sorted({factors[name] for name in self.parameters})
-        groups = [
-            {"params": [p for n, p in self.parameters.items() if factors[n] == factor]}
-            for factor in self._factors
-        ]
+        groups = [{"params": list(found[factor].values())} for factor in self._factors]
         self.optimiser = (make_optimiser or protocol.make_optimiser)(groups)
+
+    def next_batch(self) -> Batch:
+        """Inputs and targets of the next step."""
+        self.visited += 1
+        return self.batches(self.order_seed, self.visited - 1)
+
+    def differentiate(self, objective: Callable[[], Tensor]) -> Exception | None:
+        """Put an objective and minus its gradient into the buffer. A numerical error is returned,
+        not raised, with NaN in the buffer: where several processes average theirs, all take part
+        and learn from it."""
+        self.buffer.zero_()
+        try:
+            value = objective()
+            if value.requires_grad:
+                (-value).backward()
+            self.buffer[-1] = value.detach()
+        except NUMERICAL_ERRORS as error:
+            self.buffer.fill_(math.nan)
+            return error
+        return None
 
     def update(self, learning_rate: float) -> None:
         """One step of the optimiser with the gradient in the buffer."""
@@ -69,12 +150,32 @@ class TrainingState:
         self.optimiser.step()
         self.step += 1
 
+    @torch.no_grad()
+    def set_parameters(self, values: np.ndarray) -> None:
+        """Set all that is trained from a flat array."""
+        parts = torch.from_numpy(values.copy()).split([p.numel() for p in self.parameters.values()])
+        for p, part in zip(self.parameters.values(), parts, strict=True):
+            p.copy_(part.view_as(p))
+
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
-        """Add the step just finished to the history."""
+        """Add the step just finished to the history; now and then it counts as good."""
         noise = self.model.likelihood.summary().get("noise", 0.0)
-        seconds = time.perf_counter() - self._clock
-        number = self.history.step[-1] + 1 if self.history.step else 0
-        self.history.append(number, elbo, kl_weight, learning_rate, noise, seconds)
+        row = (elbo, kl_weight, learning_rate, noise, self.clock())
+        self.history.append(self.history.next_step, *row)
+        if self.step % SNAPSHOT_EVERY == 0:
+            self.step_factor, self.tries = min(1.0, self.step_factor * _REGROWTH), 0
+            self.keep_snapshot()
+
+    def keep_snapshot(self) -> None:
+        """Remember the present state as good."""
+        copies = {name: value.clone() for name, value in self.tensors().items()}
+        self._snapshot = (self.step, copies)
+
+    def restore(self) -> None:
+        """Go back to the last snapshot; randomness and rows go on."""
+        self.step, tensors = self._snapshot
+        self.load_tensors(tensors)
+        self.history.truncate(self.earlier_steps + self.step)
 
     def release_gradients(self) -> None:
         """Let go of the gradients when training ends, and of what was kept fixed for it."""
@@ -106,25 +207,15 @@ class TrainingState:
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
 
     def checkpoint(self) -> Checkpoint:
-        """This state, to be continued from bit for bit."""
-        order, position = self.batches.state()
+        """This state, to be continued from as if the run had not stopped."""
         tensors = {
             **self.tensors(),
-            "generator.noise": self.generator.get_state(),
-            "generator.order": order,
+            "generator": self.generator.get_state(),
             "history": self.history.to_tensor(),
         }
-        info = {
-            "step": self.step,
-            "data": self.data,
-            "num_batches": self.batches.num_batches,
-            "position": position,
-            "earlier_steps": self.earlier_steps,
-            "settled_at": self.settled_at,
-            "stopped_by": self.history.stopped_by,
-            "recoveries": self.history.recoveries,
-            "caution": {"step_factor": self.step_factor, "tries": self.tries},
-        }
+        info = {name: getattr(self, name) for name in _PLAIN}
+        info["stopped_by"] = self.history.stopped_by
+        info["recoveries"] = self.history.recoveries
         return Checkpoint(tensors, info)
 
     def load(self, checkpoint: Checkpoint) -> None:
@@ -135,7 +226,7 @@ class TrainingState:
                 "The saved training state belongs to other data than X and y. Train with the same "
                 "rows in the same order and scaling, or use another checkpoint directory."
             )
-        noise = tensors["generator.noise"]
+        noise = tensors["generator"]
         if noise.shape != self.generator.get_state().shape:
             raise CheckpointError(
                 "The checkpoint was written on another kind of device, whose random numbers "
@@ -143,27 +234,9 @@ class TrainingState:
             )
         self.load_tensors(tensors)
         self.generator.set_state(noise)
-        same = info["num_batches"] == self.batches.num_batches
-        self.batches.load(
-            tensors["generator.order"], info["position"] if same else self.batches.num_batches
-        )
         self.history.load_tensor(tensors["history"])
         self.history.stopped_by = info["stopped_by"]
         self.history.recoveries = list(info["recoveries"])
-        self.step, self.settled_at = info["step"], info.get("settled_at")
-        self.earlier_steps = info["earlier_steps"]
-        self.step_factor, self.tries = (info["caution"][key] for key in ("step_factor", "tries"))
-        self._start_clock()
-
-    def _start_clock(self) -> None:
-        past = self.history.seconds[-1] if self.history.seconds else 0.0
-        self._clock = time.perf_counter() - past
-
-
-def fingerprint(*tensors: Tensor) -> str:
-    """SHA-256 over shapes and values."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        digest.update(repr(tuple(tensor.shape)).encode())
-        digest.update(tensor.detach().cpu().contiguous().numpy().data)
-    return digest.hexdigest()
+        for name in _PLAIN:
+            setattr(self, name, info[name])
+        self.clock = self.history.clock()
