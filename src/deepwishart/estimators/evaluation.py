@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,11 +77,11 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     >>> sorted(scores), 0 < scores["rmse"] < 200
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
-    columns = range(len(prediction.scaling.scale))
-    if prediction.gaussian:
-        return _rescaled([_Marginal(prediction.standardised, d) for d in columns], prediction, y)
-    table = y.reshape(len(y), -1)
-    return [_scores(_law(prediction, table, d), table[:, d]) for d in columns]
+    table = prediction.standardise(y)
+    columns = range(table.shape[1])
+    return _rescaled(
+        [TargetColumn(prediction.standardised, table, d) for d in columns], prediction, y
+    )
 
 
 def score_constant(
@@ -101,7 +100,7 @@ def score_constant(
     shape = (len(prediction), len(prediction.scaling.scale))
     if prediction.discrete and train is not None:
         pairs = zip(train.reshape(len(train), -1).T, y.reshape(len(y), -1).T, strict=True)
-        return [_scores(_count_guess(counts, len(y)), targets) for counts, targets in pairs]
+        return [_scores(_OneLaw(counts, len(y)), targets) for counts, targets in pairs]
     return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
 
 
@@ -140,50 +139,67 @@ def _scores(
     }
 
 
-class _Marginal(NamedTuple):
-    """One target column of a prediction."""
+class TargetColumn:
+    """One target column of a prediction, as metrics take it; ``beside`` has the targets ``(N, D)``
+    of all columns, in the units of the prediction.
 
-    prediction: metrics.MixturePrediction
-    column: int
+    >>> from deepwishart.estimators import ScaledModel
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> prediction = ScaledModel.build("dwp", X, np.hstack([X, X]), num_inducing=3).predict(X, 5)
+    >>> TargetColumn(prediction, np.hstack([X, X]), 1).mean.shape
+    (3,)
+    """
 
-    def components(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for mean, std in self.prediction.components():
-            yield mean[..., [self.column]], std[..., [self.column]]
+    def __init__(self, prediction: Any, beside: Any, column: int) -> None:
+        self.gaussian, self.discrete = prediction.gaussian, prediction.discrete
+        self._prediction, self._column = prediction, column
+        self._beside = np.asarray(beside, dtype=np.float64)
 
+    def components(self) -> Iterator[tuple[Any, Any]]:
+        """Chunks of component means and standard deviations, ``(S, n, 1)`` each."""
+        for mean, std in self._prediction.components():
+            yield mean[..., [self._column]], std[..., [self._column]]
 
-def _law(prediction: RescaledPredictive, table: np.ndarray, column: int) -> SimpleNamespace:
-    """One column of a prediction of any kind; ``table`` has the targets of all columns."""
-    rows = len(prediction)
+    @property
+    def mean(self) -> Any:
+        """Predictive mean, ``(N,)``."""
+        return self._own(self._prediction.mean)
 
-    def beside_others(values: Tensor) -> np.ndarray:
-        changed = np.array(table, dtype=np.float64)
-        changed[:, column] = values
+    def log_prob(self, y: Any) -> Any:
+        """Log density, or log probability, of each row."""
+        return self._prediction.log_prob(self._with(y), by_column=True)[:, self._column]
+
+    def cdf(self, y: Any) -> Any:
+        """Distribution function, ``(N,)``."""
+        return self._own(self._prediction.cdf(self._with(y)))
+
+    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
+        """Draws, ``(num_samples, N)``."""
+        return self._own(self._prediction.sample(num_samples, generator), num_samples)
+
+    def _with(self, y: Any) -> np.ndarray:
+        changed = self._beside.copy()
+        changed[:, self._column] = y
         return changed
 
-    def own(values: np.ndarray, *leading: int) -> np.ndarray:
-        return values.reshape(*leading, rows, -1)[..., column]
-
-    return SimpleNamespace(
-        gaussian=False,
-        discrete=prediction.discrete,
-        mean=own(prediction.mean),
-        log_prob=lambda y: prediction.log_prob(beside_others(y), by_column=True)[:, column],
-        cdf=lambda y: own(prediction.cdf(beside_others(y))),
-        sample=lambda number, generator: own(prediction.sample(number, generator), number),
-    )
+    def _own(self, values: Any, *leading: int) -> Any:
+        return values.reshape(*leading, len(self._beside), -1)[..., self._column]
 
 
-def _count_guess(counts: np.ndarray, num_rows: int) -> SimpleNamespace:
-    """The same negative binomial for every row."""
-    mean = float(counts.mean()) or 0.5 / len(counts)
-    dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
-    shape = torch.zeros(num_rows, dtype=torch.float64)
-    law = Counts(shape + math.log(mean), shape + dispersion)
+class _OneLaw:
+    """The same counts for every row: a negative binomial with the moments of ``counts``."""
 
-    def sample(num_samples: int, generator: torch.Generator | None) -> Tensor:
+    gaussian, discrete = False, True
+
+    def __init__(self, counts: np.ndarray, num_rows: int) -> None:
+        mean = float(counts.mean()) or 0.5 / len(counts)
+        dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
+        shape = torch.zeros(num_rows, dtype=torch.float64)
+        law = Counts(shape + math.log(mean), shape + dispersion)
+        self.mean, self.log_prob, self.cdf, self._law = law.mean, law.log_prob, law.cdf, law
+
+    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draws, the same at every call."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return law.sample((num_samples,))
-
-    functions = {"log_prob": law.log_prob, "cdf": law.cdf, "sample": sample}
-    return SimpleNamespace(gaussian=False, discrete=True, mean=law.mean, **functions)
+            return self._law.sample(torch.Size([num_samples]))
