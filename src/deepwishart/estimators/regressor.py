@@ -19,6 +19,8 @@ from deepwishart.estimators.search import Fitted
 from deepwishart.likelihoods import HeteroscedasticStudentT, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 
+_ROUNDING = 1e-9  # relative, of what a prediction says when asked again, in other company
+
 
 @dataclass(eq=False, repr=False)
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator):
@@ -150,6 +152,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             )
             mean, std = distribution.mean_and_stddev()
             reach = conformal_quantile(self.conformity_scores_, coverage) * std
+            reach += _ROUNDING * (np.abs(mean) + reach)  # the row that set it is at the very end
             lower, upper = mean - reach, mean + reach
             if distribution.discrete:
                 lower, upper = np.ceil(lower).clip(min=0.0), np.floor(upper)
