@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from deepwishart.bound import elbo, importance_weighted_bound
+from deepwishart.bound import elbo
 from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.distributed import NUMERICAL_ERRORS
@@ -19,7 +19,7 @@ from deepwishart.training.history import COLUMNS, History
 from deepwishart.training.progress import ProgressEvent
 
 _MEMORY = 20  # of L-BFGS
-_LOWEST, _HIGHEST = np.log(1e-6), np.log(1e6)  # of kernels' parameters and the noise
+_LOWEST, _HIGHEST = np.log(1e-12), np.log(1e6)  # of kernels' parameters and the noise
 _FAILED = 1e10  # minus the bound, where it cannot be computed
 
 
@@ -48,9 +48,10 @@ def train_deterministic(
     :math:`\theta \leftarrow \theta + \eta\, H \nabla_\theta \text{ELBO}(\theta)`, by L-BFGS.
 
     Where all distinct rows are inducing points, these stay where they are, and the bound is the
-    exact Gaussian process's evidence, which is computed as such. In double precision, whatever the
-    model's own; Ctrl-C keeps the last finished step. ``model``, ``X``, ``y``, ``history`` and
-    ``progress`` are as in :func:`train`.
+    exact Gaussian process's evidence but for the jitter. Not the evidence itself is maximised: with
+    less noise than jitter, where its optimum may be, bound and predictions are far from it. In
+    double precision, whatever the model's own; Ctrl-C keeps the last finished step. ``model``,
+    ``X``, ``y``, ``history`` and ``progress`` are as in :func:`train`.
 
     Args:
         max_iter: largest number of steps.
@@ -143,8 +144,6 @@ class _Objective:
         return -bound.item(), gradient
 
     def _bound(self) -> Tensor:
-        if self.exact:  # a single layer has no weights: this is the evidence itself
-            return importance_weighted_bound(self.model, self.X, self.y, num_importance=1).mean()
         return elbo(self.model, self.X, self.y, num_data=len(self.X), num_samples=1)
 
     @torch.no_grad()
