@@ -51,7 +51,8 @@ def main() -> None:
     for name, found in ratios.items():
         shown = (f"{statistics.median(each):.2f}" for each in found.values())
         print(f"| {name} | " + " | ".join(shown) + " |")
-    asked.out.write_text(json.dumps({"environment": environment(), "ratios": ratios}, indent=1) + "\n")
+    record = {"environment": environment(), "ratios": ratios}
+    asked.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
