@@ -5,6 +5,7 @@ python benchmarks/gpytorch_step.py      # needs the test extra, which has GPyTor
 
 from __future__ import annotations
 
+import argparse
 import json
 import warnings
 from collections.abc import Callable
@@ -75,6 +76,10 @@ def make_gpytorch_step(depth: int, dtype: torch.dtype) -> Callable[[], None]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/gpytorch_step.json"))
+    options = parser.parse_args()
     torch.set_num_threads(2)
     record: dict[str, object] = {"environment": environment(), "gpytorch": gpytorch.__version__}
     for depth in (2, 5):
@@ -83,7 +88,7 @@ def main() -> None:
                 make_step("dgp", depth=depth, dtype=torch.float64),
                 make_gpytorch_step(depth, torch.float64),
             ],
-            repeats=9,
+            repeats=options.repeats,
         )
         record[f"depth_{depth}"] = {"ours": ours, "gpytorch": theirs}
         print(
@@ -91,9 +96,7 @@ def main() -> None:
             f"{theirs / ours:.1f} times faster",
             flush=True,
         )
-    out = Path("benchmarks/results/gpytorch_step.json")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=1) + "\n")
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

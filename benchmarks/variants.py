@@ -4,11 +4,12 @@
 
 Steps of deep Wishart processes on boston's shape, double precision, two threads, are timed in turn;
 each time is divided by that of the model with pseudo-observations for an output layer and the
-posterior of 2021. Medians of ``ROUNDS`` such rounds.
+posterior of 2021. Medians over rounds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 from pathlib import Path
@@ -19,8 +20,6 @@ import torch
 from deepwishart._support.machine import threads
 from deepwishart.benchmark import alternate, environment, make_step
 
-OUT = Path("benchmarks/results/variants.json")
-ROUNDS, REPEATS = 5, 15
 VARIANTS: dict[str, dict[str, Any]] = {
     "bartlett": {},
     "rows": {"posterior": "rows"},
@@ -31,6 +30,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=15, help="steps of each in a round")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/variants.json"))
+    asked = parser.parse_args()
     ratios: dict[str, dict[str, list[float]]] = {}
     with threads(2):
         for depth in (2, 5):
@@ -38,8 +42,8 @@ def main() -> None:
                 make_step("dwp", depth=depth, dtype=torch.float64, **options)
                 for options in VARIANTS.values()
             ]
-            for _ in range(ROUNDS):
-                times = dict(zip(VARIANTS, alternate(steps, REPEATS), strict=True))
+            for _ in range(asked.rounds):
+                times = dict(zip(VARIANTS, alternate(steps, asked.repeats), strict=True))
                 for name, seconds in times.items():
                     own = ratios.setdefault(name, {}).setdefault(str(depth), [])
                     own.append(seconds / times["bartlett"])
@@ -47,7 +51,8 @@ def main() -> None:
     for name, found in ratios.items():
         shown = (f"{statistics.median(each):.2f}" for each in found.values())
         print(f"| {name} | " + " | ".join(shown) + " |")
-    OUT.write_text(json.dumps({"environment": environment(), "ratios": ratios}, indent=1) + "\n")
+    record = {"environment": environment(), "ratios": ratios}
+    asked.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

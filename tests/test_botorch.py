@@ -94,6 +94,24 @@ def test_a_batch_does_not_depend_on_its_company(model):
     torch.testing.assert_close(together[:, 1, 2], alone, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi"])
+def test_the_first_of_a_batch_is_answered_as_if_alone(process):
+    """Of few samples, where other noise of the hidden layers would be seen. Jitter, of 1e-3
+    standard deviations of a layer, is what is left, times the slopes of the layers above."""
+    made, _, _ = fitted(process=process, depth=3)
+    model = DeepKernelModel(made, num_samples=3)
+    X = candidates(4, 3)
+    batch, alone = model.posterior(X), model.posterior(X[:, :1])
+    scale = torch.as_tensor(made._scaled.targets.scale)
+    for found, expected in (
+        (batch.means, alone.means),
+        (batch.variance.sqrt(), alone.variance.sqrt()),
+    ):
+        error = (found[..., :1, :] - expected).abs() / scale
+        assert error.max() < 0.02
+    assert ((batch.means[..., 1:, :] - alone.means).abs() / scale).max() > 0.1
+
+
 def test_candidates_of_a_batch_are_drawn_jointly(model):
     """Two of them at one place have one value, up to jitter; marginals are the same as alone."""
     X = torch.tensor([[0.35], [0.35 + 1e-9], [0.9]], dtype=torch.float64)

@@ -135,6 +135,36 @@ def test_calibration_counts_targets_below_quantiles():
     np.testing.assert_array_equal(curve.observed, [0.0, 0.25, 0.5, 1.0])
 
 
+class PoissonGuess:
+    """Counts of known means, which no model had to learn."""
+
+    gaussian, discrete = False, True
+
+    def __init__(self, mean):
+        self.law = stats.poisson(mean)
+
+    def cdf(self, y):
+        return self.law.cdf(np.asarray(y))
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.05, 0.1), (0.1, 3.0), (20.0, 50.0)])
+def test_calibrated_counts_are_on_the_diagonal(low, high):
+    """Also where most of them are zero; 20,000 rows are known to 0.0035."""
+    random = np.random.RandomState(0)
+    mean = random.uniform(low, high, size=20_000)
+    levels, observed = metrics.calibration_curve(PoissonGuess(mean), random.poisson(mean))
+    np.testing.assert_allclose(observed, levels, atol=0.012)
+    too_high = metrics.calibration_curve(PoissonGuess(1.5 * mean), random.poisson(mean)).observed
+    assert (too_high > levels + 0.001).all()
+
+
+def test_a_count_gives_the_share_of_its_step():
+    guess, at = PoissonGuess(np.ones(2)), math.exp(-1)  # F(0) is 1/e and F(1) is 2/e
+    curve = metrics.calibration_curve(guess, [0.0, 1.0], [0.2, 0.5, 0.9])
+    expected = [0.1 / at, 0.5 * (1.0 + (0.5 - at) / at), 1.0]
+    np.testing.assert_allclose(curve.observed, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("level", [0.0, 1.0, 95])
 def test_levels_outside_zero_and_one(level):
     with pytest.raises(ValueError, match=r"coverage must be .* strictly between 0 and 1"):

@@ -6,6 +6,7 @@ Needs BoTorch: ``pip install 'deepwishart[botorch]'``.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from torch import Tensor
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian
 from deepwishart.numerics import linalg
-from deepwishart.random import RowRandomness
 
 try:
     from botorch.models.model import Model
@@ -95,6 +95,8 @@ class DeepKernelModel(Model):
         """The function at candidates, jointly over those of a batch; differentiable in ``X``.
 
         Single candidates, ``q = 1``, are computed together; batches of more one after the other.
+        The first candidate of a batch is answered as if it were alone, to the jitter; of a deep
+        inverse Wishart process, as another draw of S samples would answer it.
 
         Args:
             X: candidates ``(*batch_shape, q, num_features)``.
@@ -136,10 +138,10 @@ class DeepKernelModel(Model):
         return mean.expand(shape).unsqueeze(-2), spread[..., None, None]
 
     def _blocks(self, blocks: Tensor) -> _Moments:
-        """Batches jointly, each with the same noise: ``(S, B, q, D)`` and ``(S, B, D, q, q)``."""
-        drawn, of_rows = self._posterior, self._posterior.random
-        random = RowRandomness(drawn.num_samples, of_rows.seed, of_rows.dtype, of_rows.device)
-        means, covariances = [], []
+        """Batches jointly, each with the same noise: ``(S, B, q, D)`` and ``(S, B, D, q, q)``. The
+        first of a batch has that of a single candidate."""
+        drawn, means, covariances = self._posterior, [], []
+        random = replace(drawn.random, shared=False, block_rows=1)
         S, q, D = drawn.num_samples, blocks.shape[1], self.num_outputs
         for block in blocks:
             found = drawn.function.joint_moments(drawn.sample.last_rows(block, random, joint=True))

@@ -193,16 +193,20 @@ def calibration_curve(
 
     .. math:: \hat p(\ell) = \frac1{ND} \sum_{nd} 1[F_{nd}(y_{nd}) \le \ell].
 
-    A calibrated prediction has :math:`\hat p(\ell) = \ell`. For counts, :math:`F` is the mean of
-    its values just below and at the target. Without ``levels``, 0.05, 0.10, ..., 0.95.
+    A calibrated prediction has :math:`\hat p(\ell) = \ell`. A count stands for all of the step that
+    :math:`F` makes there, and gives the share of the step that lies below :math:`\ell`,
+    :math:`(\ell - F(y - 1)) / (F(y) - F(y - 1))` between 0 and 1 (Czado, Gneiting and Held, 2009).
+    Without ``levels``, 0.05, 0.10, ..., 0.95.
 
     >>> calibration_curve(([0.0] * 4, [1.0] * 4), [-2.0, -0.5, 0.5, 1.0], [0.1, 0.5]).observed
     array([0.25, 0.5 ])
     """
     levels = np.linspace(0.05, 0.95, 19) if levels is None else levels
     chosen = np.atleast_1d(probabilities("levels", levels))
-    reached = np.sort(np.mean(_reached(prediction, y), axis=0).ravel())
-    return CalibrationCurve(chosen, np.searchsorted(reached, chosen, side="right") / reached.size)
+    at, below = _reached(prediction, y)
+    step = np.where(at > below, at - below, 1.0)
+    shares = [np.where(at <= p, 1.0, ((p - below) / step).clip(0.0)).mean() for p in chosen]
+    return CalibrationCurve(chosen, np.array(shares))
 
 
 def score_classes(log_probs: np.ndarray, y: np.ndarray) -> dict[str, float]:

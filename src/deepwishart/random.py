@@ -75,6 +75,8 @@ class RowRandomness:
         layer: number of the layer that asks.
         first_row: where the rows begin in the table.
         total_rows: size of the table; the rows are all of it if ``None``.
+        block_rows: rows that are drawn together. With 1, a row has the noise of its number,
+            however many come after it.
 
     >>> whole = RowRandomness(2, seed=0)
     >>> part = whole.part(first_row=4, total_rows=10)
@@ -90,6 +92,7 @@ class RowRandomness:
     layer: int = 0
     first_row: int = 0
     total_rows: int | None = None
+    block_rows: int = BLOCK_ROWS
 
     def at(self, layer: int) -> RowRandomness:
         """The noise of another layer."""
@@ -129,9 +132,9 @@ class RowRandomness:
         total = num_rows if self.total_rows is None else self.total_rows
         first, last = self.first_row, self.first_row + num_rows
         pieces = []
-        for block in range(first // BLOCK_ROWS, -(-last // BLOCK_ROWS)):
-            start = block * BLOCK_ROWS
-            whole = draw(min(BLOCK_ROWS, total - start), self._generator(stream, block))
+        for block in range(first // self.block_rows, -(-last // self.block_rows)):
+            start = block * self.block_rows
+            whole = draw(min(self.block_rows, total - start), self._generator(stream, block))
             pieces.append(whole[:, max(first - start, 0) : last - start])
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 

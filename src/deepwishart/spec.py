@@ -52,7 +52,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "likelihood": tuple(likelihoods.NAMES),
 }
 # Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
-_COLLAPSED_JITTER = 1e-8
+_COLLAPSED_JITTER, _SINGLE_LAYER_JITTER = 1e-8, 1e-10
 
 
 def choice(default: Any, help: str) -> Any:
@@ -193,7 +193,8 @@ class ModelSpec:
     def output_jitter(self) -> float:
         """Relative jitter on the kernel matrix of the output layer."""
         precise = self.jitter is None and self.output == "collapsed" and self.dtype == "float64"
-        return _COLLAPSED_JITTER if precise else self.plain_jitter
+        least = _SINGLE_LAYER_JITTER if self.depth == 1 else _COLLAPSED_JITTER
+        return least if precise else self.plain_jitter
 
     def make(self, layers: Sequence[Layer] | None = None) -> DeepKernelProcess:
         """A model of this structure that no data have touched; ready ``layers`` take the place of

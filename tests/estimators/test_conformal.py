@@ -46,6 +46,21 @@ def test_coverage_is_what_was_asked_for(overconfident):
     assert (np.abs(covered - exact[:, None]) < 4 * np.sqrt(exact * (1 - exact) / 41 / 150)).all()
 
 
+@pytest.mark.filterwarnings("ignore:The bound", "ignore:Training ended")  # a few steps
+def test_the_interval_of_counts_has_the_row_that_set_it():
+    """It is at the very end, and rounding to whole numbers must not put it outside."""
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, size=(60, 1))
+    y = random.poisson(np.exp(X[:, 0] + 1)).astype(float)
+    regressor = DeepKernelRegressor(
+        depth=1, likelihood="poisson", max_iter=20, n_inducing=10, random_state=0
+    ).fit(X, y)
+    for row in range(40):
+        regressor.calibrate(X[row : row + 1], y[row : row + 1])
+        lower, upper = regressor.predict_interval(X[row : row + 5], 0.5, conformal=True)
+        assert lower[0] <= y[row] <= upper[0]
+
+
 def test_intervals_are_wider_where_the_model_is_less_sure(overconfident):
     overconfident.calibrate(*rows(50, np.random.default_rng(1)))
     X = np.array([[0.7], [30.0]])

@@ -10,6 +10,7 @@ import torch
 import deepwishart as dw
 from deepwishart import metrics
 from deepwishart.estimators import ScaledModel, estimate_elbo, score, score_constant
+from deepwishart.estimators.evaluation import TargetColumn
 from deepwishart.training import Protocol, train
 
 
@@ -100,6 +101,25 @@ def test_rows_in_chunks_are_all_rows(scaled, data, monkeypatch):
     chunked = estimate_elbo(model, *scaled.standardise(*data), num_samples=1)
     assert chunked.mean == pytest.approx(whole.mean, rel=1e-12)
     assert whole.standard_error < 1e-12
+
+
+def test_a_column_of_counts_is_what_a_model_of_it_would_say(data):
+    random = np.random.default_rng(1)
+    y = random.poisson(np.stack([np.exp(data[0][:, 0]), np.full(40, 3.0)], axis=1)).astype(float)
+    likelihood = dw.likelihoods.Poisson(2)
+    prediction = predict(
+        ScaledModel.build("dwp", data[0], y, num_inducing=8, likelihood=likelihood), data[0]
+    )
+    for index in range(2):
+        one = TargetColumn(prediction, y, index)
+        np.testing.assert_array_equal(one.cdf(y[:, index]), prediction.cdf(y)[:, index])
+        np.testing.assert_array_equal(one.mean, prediction.mean[:, index])
+        expected = prediction.log_prob(y, by_column=True)[:, index]
+        np.testing.assert_array_equal(one.log_prob(y[:, index]), expected)
+        below, at = prediction.cdf(y - 1)[:, index], prediction.cdf(y)[:, index]
+        share = ((0.4 - below) / (at - below)).clip(0, 1).mean()
+        (found,) = metrics.calibration_curve(one, y[:, index], [0.4]).observed
+        assert found == pytest.approx(share, rel=1e-9)
 
 
 def test_predictions_that_are_no_numbers_are_refused(scaled, data):

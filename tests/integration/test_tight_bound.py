@@ -1,5 +1,7 @@
 """The tighter bound: above the old one, below the evidence, and the same sum over rows."""
 
+import math
+
 import pytest
 import torch
 
@@ -146,3 +148,20 @@ def test_gradients_are_those_of_the_value(output):
                 p.add_(step * d)
         values.append(bound(model, X, y))
     assert along == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("jitter", [1e-8, 1e-10])
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
+def test_rounding_does_not_take_it_below_the_old_one(noise, jitter):
+    """Little noise beside a high kernel, all rows inducing: what is unexplained is all rounding."""
+    X, y = table()
+    bounds = []
+    for form in ("titsias2009", "tight"):
+        model = dw.build(
+            "dwp", X, y, depth=1, num_inducing=ROWS, output="collapsed", bound=form, jitter=jitter
+        )
+        with torch.no_grad():
+            model.output.kernel.log_height.fill_(3.0)
+            model.likelihood.log_noise.fill_(math.log(noise))
+        bounds.append(bound(model, X, y))
+    assert bounds[1] >= bounds[0] - 1e-9 * abs(bounds[0])

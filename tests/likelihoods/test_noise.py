@@ -55,6 +55,20 @@ def test_predictive_of_student_t_is_a_convolution(degrees):
             assert found == pytest.approx(np.log(density), abs=tolerance, rel=2e-3)
 
 
+@PRECISIONS
+@pytest.mark.parametrize("degrees", [2.001, 2.1, 3.0, 50.0])
+@pytest.mark.parametrize("kind", [StudentT, HeteroscedasticStudentT])
+def test_the_predictive_variance_has_all_of_the_tails(kind, degrees, dtype):
+    """Close to two degrees of freedom, most of it is further out than any grid of precisions."""
+    likelihood = kind(1, 0.3, degrees).to(dtype)
+    zero = torch.zeros(1, likelihood.num_latents, dtype=dtype)
+    mixture = likelihood.predictive(zero, zero)
+    spread = mixture.log_weights.exp() @ mixture.components.variance.flatten()
+    expected = likelihood.distribution(zero).variance.item()
+    assert spread.item() == pytest.approx(expected, rel=1e-6 if dtype == torch.float64 else 1e-3)
+    assert mixture.log_weights.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
+
+
 def test_with_many_degrees_of_freedom_student_t_is_gaussian():
     many, gaussian = HeteroscedasticStudentT(1, 0.3, degrees=1e7), HeteroscedasticGaussian(1, 0.3)
     random = torch.Generator().manual_seed(0)

@@ -92,8 +92,8 @@ def test_kinds_of_parameters_are_declared_and_survive_a_copy(make_model, process
         for name, _, about in found:
             last = name.rpartition(".")[2]
             (kind,) = [kind for kind, names in KINDS.items() if last in names] or ["posterior"]
-            most = math.log(1e6) if kind == "kernel" else math.inf
-            assert (name, *about) == (name, kind, pytest.approx(-most), pytest.approx(most))
+            limits = (math.log(1e-12), math.log(1e6)) if kind == "kernel" else (-math.inf, math.inf)
+            assert (name, *about) == (name, kind, *map(pytest.approx, limits))
 
 
 def test_parts_of_a_kernel_are_of_its_kind():

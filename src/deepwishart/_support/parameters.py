@@ -33,7 +33,7 @@ class Declaration(NamedTuple):
 
 Declarations = Mapping[str, Declaration]
 #: The logarithm of a positive number of kernels and of noise.
-KERNEL_LOGARITHM = Declaration("kernel", math.log(1e-6), math.log(1e6))
+KERNEL_LOGARITHM = Declaration("kernel", math.log(1e-12), math.log(1e6))
 
 
 def declared(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Declaration]]:

@@ -19,6 +19,7 @@ from deepwishart.cli.explaining import column_groups, relevance_lines
 from deepwishart.cli.preparation import Split, targets_of
 from deepwishart.cli.scores import known_models, reliability_of, rows_of, score_lines
 from deepwishart.estimators import DeepKernelClassifier
+from deepwishart.estimators.evaluation import TargetColumn
 from deepwishart.likelihoods import Gaussian, HeteroscedasticGaussian
 
 __all__ = ["RELIABILITY", "confusion_table", "write_fit_report"]
@@ -113,14 +114,9 @@ def _numbers(saved: SavedModel, split: Split) -> Iterator[str]:
     """Scores and pictures of a regressor, target by target."""
     X, y = split.test
     distribution = saved.regressor.predict_distribution(X)
-    found = (
-        *distribution.mean_and_stddev(),
-        *distribution.quantile([0.05, 0.95]),
-        distribution.cdf(targets_of(y)),
-    )
-    levels = np.linspace(0.05, 0.95, 19)
+    found = (*distribution.mean_and_stddev(), *distribution.quantile([0.05, 0.95]))
     for index, target in enumerate(saved.targets):
-        mean, stddev, lower, upper, below = (part.reshape(y.shape)[:, index] for part in found)
+        mean, stddev, lower, upper = (part.reshape(y.shape)[:, index] for part in found)
         truth, name = y[:, index], printable(target, 60)
         yield f"<h2>{html.escape(name) if len(saved.targets) > 1 else 'Scores'}</h2>"
         yield from _scores(saved.fit, target, len(y), _NUMBER_SCORES)
@@ -130,11 +126,11 @@ def _numbers(saved: SavedModel, split: Split) -> Iterator[str]:
             "Held-out rows. Nine in ten of the points should lie on their interval.",
             f"true {name} against predicted {name}",
         )
-        curve = metrics.CalibrationCurve(levels, np.searchsorted(np.sort(below), levels) / len(y))
+        curve = metrics.calibration_curve(TargetColumn(distribution, y, index), truth)
         yield picture(
             plots.calibration({"model": curve}, num_rows=len(y)),
             "How often a held-out value lies below the predicted quantile of each probability. "
-            "Within the band, a curve cannot be told from a calibrated one.",
+            "Nine in ten calibrated curves pass through the band at any one probability.",
             f"calibration of {name}",
         )
         yield "</div>"

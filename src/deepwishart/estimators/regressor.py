@@ -18,6 +18,8 @@ from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 
+_ROUNDING = 1e-9  # relative, of what a prediction says when asked again, in other company
+
 
 @dataclass(eq=False, repr=False)
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator):
@@ -157,6 +159,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             )
             mean, std = distribution.mean_and_stddev()
             reach = conformal_quantile(self.conformity_scores_, coverage) * std
+            reach += _ROUNDING * (np.abs(mean) + reach)  # the row that set it is at the very end
             lower, upper = mean - reach, mean + reach
             if distribution.discrete:
                 lower, upper = np.ceil(lower).clip(min=0.0), np.floor(upper)

@@ -11,6 +11,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from deepwishart.likelihoods import ClassLikelihood
+from deepwishart.likelihoods.counts import CountLikelihood
 
 if TYPE_CHECKING:
     from deepwishart.estimators.base import DeepKernelEstimator
@@ -39,7 +40,7 @@ class Relevance(NamedTuple):
 
 class Dependence(NamedTuple):
     """The average prediction where an input is set to each of G values, ``(G, D)``, with the ends
-    of a band that 90% of the functions drawn from the posterior stay within."""
+    of a band in which 90% of the functions drawn from the posterior lie at all G values."""
 
     mean: np.ndarray
     lower: np.ndarray
@@ -70,8 +71,15 @@ def relevance(
     loses when an input's values are dealt out to the rows at random.
 
     A group's lengthscale is :math:`(\sum_d \ell_d^{-2})^{-1/2}`. Its importance is the mean over N
-    rows of :math:`\delta_n = \log p(y_n \mid x_n) - \frac1R \sum_r \log p(y_n \mid x_n^{(r)})`,
-    with standard error :math:`s(\delta) / \sqrt N`.
+    rows of :math:`\delta_n = \frac1R \sum_r h_{nr}`, with :math:`h_{nr} = \log p(y_n \mid x_n) -
+    \log p(y_n \mid x_n^{(r)})`. Rows are donors as well: with :math:`\gamma_n` the mean of the
+    :math:`h_{mr}` of those that were given the values of row n, the standard error squared is
+
+    .. math:: \frac1N \max\Big(\operatorname{var}_n(\delta_n + \gamma_n)
+              - \tfrac1R \operatorname{var}_{nr}(h_{nr}),\; \operatorname{var}_n(\delta_n)\Big),
+
+    as of a U-statistic: the second term takes off what is counted twice, the chance of who was
+    dealt what.
 
     Args:
         X: inputs that were not trained on, ``(N, num_features)``.
@@ -100,15 +108,24 @@ def relevance(
         if scales is not None:
             scale = float(np.square(1.0 / scales[list(columns)]).sum() ** -0.5)
         if X is not None:
-            after = []
-            for _ in range(n_repeats):
-                shuffled, order = rows.copy(), random.permutation(len(rows))
+            orders = [random.permutation(len(rows)) for _ in range(n_repeats)]
+            lost = np.empty((n_repeats, len(rows)))
+            for repeat, order in enumerate(orders):
+                shuffled = rows.copy()
                 shuffled[:, list(columns)] = rows[order][:, list(columns)]
-                after.append(_log_prob(estimator, shuffled, y))
-            change = before - np.mean(after, axis=0)
-            mean, error = float(change.mean()), float(change.std(ddof=1) / math.sqrt(len(change)))
+                lost[repeat] = before - _log_prob(estimator, shuffled, y)
+            mean, error = float(lost.mean()), _standard_error(lost, orders)
         found.append(Relevance(name, scale, mean, error))
     return found
+
+
+def _standard_error(lost: np.ndarray, orders: Sequence[np.ndarray]) -> float:
+    """Of the mean of what rows ``lost``, ``(R, N)``, when given the values of others."""
+    own, given = lost.mean(0), np.zeros(lost.shape[1])
+    for each, order in zip(lost, orders, strict=True):
+        given[order] += each / len(lost)
+    variance = (own + given).var(ddof=1) - lost.var() / len(lost)
+    return math.sqrt(max(variance, own.var(ddof=1)) / lost.shape[1])
 
 
 def dependence(
@@ -117,13 +134,15 @@ def dependence(
     columns: Sequence[int],
     values: np.ndarray,
     *,
-    num_functions: int = 50,
+    num_functions: int = 100,
 ) -> Dependence:
     r"""Partial dependence, :math:`\frac1N \sum_n f(x_n)` with some ``columns`` of all rows set to
     each of G ``values``, ``(G, len(columns))``.
 
     Functions are drawn from the posterior jointly over all G N rows, which is cubic in them: a few
-    hundred are a matter of a second. Observation noise is not in the band.
+    hundred are a matter of seconds. The band is :math:`m \pm k s`, mean and standard deviation of
+    the functions with the factor that holds 90% of them entirely; no probability leaves [0, 1], and
+    no count is negative. Observation noise is not in the band.
 
     Args:
         estimator: a fitted estimator.
@@ -132,21 +151,53 @@ def dependence(
         values: what to set them to.
         num_functions: functions to draw.
     """
+    curves = sampled_dependence(estimator, X, columns, values, num_functions, estimator.seed_)
+    likelihood = estimator.model_.likelihood
+    band = simultaneous_band(curves, 0.9)
+    if isinstance(likelihood, ClassLikelihood | CountLikelihood):
+        highest = 1.0 if isinstance(likelihood, ClassLikelihood) else None
+        band = [end.clip(0.0, highest) for end in band]
+    return Dependence(curves.mean(0), *band)
+
+
+def sampled_dependence(
+    estimator: DeepKernelEstimator,
+    X: np.ndarray,
+    columns: Sequence[int],
+    values: np.ndarray,
+    num_functions: int,
+    seed: int,
+) -> np.ndarray:
+    """Partial dependence of functions drawn from the posterior, ``(num_functions, G, D)``."""
     scaled, shape = estimator._scaled, (len(values), len(X))
     rows = np.repeat(X[None], len(values), axis=0)
     rows[:, :, list(columns)] = values[:, None, :]
     inputs = scaled.tensor(scaled.inputs.forward(rows.reshape(-1, X.shape[1])))
-    generator = torch.Generator(scaled.model.device).manual_seed(estimator.seed_)
+    generator = torch.Generator(scaled.model.device).manual_seed(seed)
     drawn = scaled.model.sample_functions(inputs, num_functions, generator).functions
     law: Any = scaled.model.likelihood.distribution(drawn)
     # Classes have no mean but probabilities; of two, that of the second.
     expected = law.probs if isinstance(scaled.model.likelihood, ClassLikelihood) else law.mean
     expected = expected.detach().cpu().double().numpy()
-    curves = expected.reshape(num_functions, *shape, -1).mean(2)
-    if curves.shape[-1] == len(scaled.targets.scale):
-        curves = scaled.targets.inverse(curves)
-    lower, upper = np.quantile(curves, [0.05, 0.95], axis=0)
-    return Dependence(curves.mean(0), lower, upper)
+    curves: np.ndarray = expected.reshape(num_functions, *shape, -1).mean(2)
+    fits = curves.shape[-1] == len(scaled.targets.scale)
+    return scaled.targets.inverse(curves) if fits else curves
+
+
+def simultaneous_band(curves: np.ndarray, coverage: float) -> list[np.ndarray]:
+    r"""Lower and upper end, ``(G, D)``, of a band that whole curves lie in, for each column:
+    :math:`m_g \pm k s_g`, where :math:`k` is the :math:`\lceil (S + 1) c \rceil`-th smallest of
+    :math:`\max_g |f_{sg} - m_g| / s_g` over the S ``curves``, ``(S, G, D)``.
+
+    >>> lower, upper = simultaneous_band(np.random.default_rng(0).normal(size=(99, 5, 1)), 0.9)
+    >>> lower.shape, bool((upper > 2.0).all())  # 1.645 would hold 90% at one value
+    ((5, 1), True)
+    """
+    mean, spread = curves.mean(0), curves.std(0, ddof=1)
+    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
+    rank = min(len(curves), math.ceil((len(curves) + 1) * coverage))
+    reach = np.sort(distance.max(1), axis=0)[rank - 1] * spread
+    return [mean - reach, mean + reach]
 
 
 def _log_prob(estimator: Any, rows: np.ndarray, y: Any) -> np.ndarray:

@@ -28,8 +28,9 @@ class ClassLikelihood(Likelihood):
     .. math:: p(y \mid f + b)^{w_y}
 
     Far from the data, where :math:`f` goes back to zero, :math:`b` says how frequent classes are.
-    Weights :math:`w` let errors in some classes count more; they are part of the bound, and
-    predictions do not know them.
+    Weights :math:`w` let errors in some classes count more, as if their rows had come :math:`w`
+    times. Predicted probabilities follow: they are no longer the frequencies of the classes, and
+    the bound is not on the evidence of the rows.
 
     Args:
         num_classes: C.

@@ -14,6 +14,7 @@ __all__ = ["StudentT"]
 
 _NODES = 40  # of the predictive mixture
 _REACH = 14.0  # in log w, which leaves the tails alone up to a thousand scales
+_FARTHEST = 60.0  # in log w: its inverse is finite in single precision
 
 
 class StudentT(Likelihood):
@@ -103,11 +104,20 @@ def check_degrees(degrees: float) -> float:
 def log_gamma_grid(shape: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     r"""Values of :math:`\log w` for :math:`w \sim \mathrm{Gamma}(a, a)`, and their log weights: the
     trapezoidal rule after :math:`\log w = c \sinh t`, whose points are dense where the mass is and
-    reach far where it is not."""
+    reach far where it is not.
+
+    One more value, the first, stands for all that lies beyond the grid. It has the mass that is
+    there, about :math:`e^{-14a}`, and makes the mean of :math:`1/w` what it should be,
+    :math:`a / (a - 1)`: where :math:`\nu` is close to 2, most of the variance is out there."""
     a = shape.detach().double()
     c = torch.polygamma(1, a).sqrt()
     last = torch.asinh(((70.0 / a).sqrt() + 70.0 / a).log1p() / c)  # the density is below e^-30
     t = torch.lerp(-torch.asinh(_REACH / c), last, torch.linspace(0, 1, num_nodes).to(a))
     log_w = c * t.sinh()
     log_density = a * (log_w - log_w.expm1()) + t.cosh().log()
-    return log_w.to(shape.dtype), (log_density - log_density.logsumexp(0)).to(shape.dtype)
+    beyond = a * (a.log() - _REACH) - torch.lgamma(a + 1.0)  # log P(w < e^-14), nearly
+    log_weights = (log_density - log_density.logsumexp(0)) + (-beyond.exp()).log1p()
+    missing = (a / (a - 1.0) - (log_weights - log_w).exp().sum()).clamp_min(0.0)
+    farthest = (beyond - missing.log()).clamp(-_FARTHEST, -_REACH)
+    log_w, log_weights = torch.cat([farthest[None], log_w]), torch.cat([beyond[None], log_weights])
+    return log_w.to(shape.dtype), log_weights.to(shape.dtype)

@@ -12,7 +12,7 @@ from torch.nn.utils import parameters_to_vector
 
 from deepwishart._support.machine import interrupts_noted
 from deepwishart._support.parameters import declared
-from deepwishart.bound import elbo, importance_weighted_bound
+from deepwishart.bound import elbo
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.history import History, ProgressEvent
 from deepwishart.training.protocol import Protocol, is_deterministic
@@ -36,9 +36,10 @@ def train_deterministic(
     :math:`\theta \leftarrow \theta + \eta\, H \nabla_\theta \text{ELBO}(\theta)`, by L-BFGS.
 
     Where all distinct rows are inducing points, these stay where they are, and the bound is the
-    exact Gaussian process's evidence, which is computed as such. In double precision, whatever the
-    model's own; Ctrl-C keeps the last finished step. ``model``, ``X``, ``y``, ``history`` and
-    ``progress`` are as in :func:`train`.
+    exact Gaussian process's evidence but for the jitter. Not the evidence itself is maximised: with
+    less noise than jitter, where its optimum may be, bound and predictions are far from it. In
+    double precision, whatever the model's own; Ctrl-C keeps the last finished step. ``model``,
+    ``X``, ``y``, ``history`` and ``progress`` are as in :func:`train`.
 
     Args:
         max_iter: largest number of steps.
@@ -60,8 +61,7 @@ def train_deterministic(
     model.double()
     X, y = model.check_data(X, y)
     model.remember(X, y)
-    exact = _all_rows_induce(model, X)
-    factors = {"inducing": 0.0} if exact else {}
+    factors = {"inducing": 0.0} if _all_rows_induce(model, X) else {}
     protocol = Protocol(max_iter, 1.0, 1.0, "constant", kl_anneal=0, factors=factors)
     history = History() if history is None else history
     history.stopped_by = "interrupt"
@@ -69,8 +69,6 @@ def train_deterministic(
     best = parameters_to_vector(state.parameters.values()).detach().cpu().numpy()
 
     def bound() -> Tensor:
-        if exact:  # a single layer has no weights: this is the evidence itself
-            return importance_weighted_bound(model, X, y, num_importance=1).mean()
         return elbo(model, X, y, num_data=len(X), num_samples=1)
 
     try:
