@@ -30,10 +30,8 @@ from deepwishart.layers.gaussian import GaussianSample, JointMoments
 from deepwishart.layers.output import OutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
-from deepwishart.numerics.collapsed import row_sums
-from deepwishart.numerics.condition import condition
-from deepwishart.numerics.draw_rows import condition_on_form
-from deepwishart.numerics.explained import explained
+from deepwishart.numerics.collapsed import explained, row_sums
+from deepwishart.numerics.rows import condition, condition_on_form
 from deepwishart.random import Randomness
 
 __all__ = ["CollapsedOutputLayer", "CollapsedSample"]

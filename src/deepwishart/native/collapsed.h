@@ -1,4 +1,4 @@
-// Sums over rows that the collapsed bound needs; derivation in operations/collapsed.py.
+// Sums over rows that the collapsed bound needs; derivation in numerics/collapsed.py.
 
 #pragma once
 
