@@ -286,8 +286,8 @@ def flatten(tensor: Tensor) -> Tensor:
 
 def flatten_all(*tensors: Tensor) -> list[Tensor]:
     """Matrices whose batch dimensions broadcast, with one in common."""
-    batches = {t.shape[:-2] for t in tensors}
-    if len(batches) == 1:  # the usual case; to broadcast takes PyTorch as long as a small product
+    batches = [t.shape[:-2] for t in tensors]
+    if batches.count(batches[0]) == len(batches):  # usual; to broadcast costs a small product
         return [flatten(t) for t in tensors]
     batch = torch.broadcast_shapes(*batches)
     return [flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
