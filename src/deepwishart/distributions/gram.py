@@ -7,6 +7,7 @@ need, so :math:`G` itself is formed only when asked for.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -59,7 +60,7 @@ class SeededDistribution(Distribution):
         """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
         new = copy.copy(self) if _instance is None else _instance
         for name, event_dims in self._event_dims.items():
-            value = formed(getattr(self, name))
+            value = getattr(self, name)
             if isinstance(value, Tensor):
                 event_shape = value.shape[value.ndim - event_dims :]
                 setattr(new, name, value.expand(*batch_shape, *event_shape))

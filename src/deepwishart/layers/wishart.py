@@ -99,8 +99,8 @@ class WishartLayer(GaussianLayer):
             self.register_parameter(f"{name}_mixing", zero)
 
     def posterior_scale(self, covariance: Tensor) -> Tensor | None:
-        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`; ``None`` where it is :math:`\Sigma_{ii}`, since
-        nothing is learned."""
+        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`; ``None`` where nothing is learned, and it is
+        :math:`\Sigma_{ii}`."""
         if self.learned_root is None or self.mixing_logit is None:
             return None
         learned = self.learned_root @ self.learned_root.mT

@@ -140,7 +140,7 @@ def kept_cross(inputs: tuple[Any, ...], kept: Sequence[Tensor]) -> tuple[Any, ..
 
 
 def cross_gradients(found: Sequence[Tensor], formed: bool) -> tuple[Tensor | None, ...]:
-    """The gradients of those five, from a loop's: that of the matrix is empty, or all others are."""
+    """The gradients of those five, from a loop's: the matrix's is empty, or all others are."""
     matrix, *features = found
     return (None, *features) if formed else (matrix, None, None, None, None)
 
@@ -179,9 +179,7 @@ square = operation(plain_gaussian_square)
 
 
 @compiled(plain_gaussian_square)
-def _(
-    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
-) -> Tensor:
+def _(features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float) -> Tensor:
     kernel, _ = GaussianSquare.apply(flatten(features), log_height, log_lengthscale, jitter)
     return kernel.reshape(*features.shape[:-1], features.shape[-2])
 

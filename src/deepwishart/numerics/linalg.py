@@ -216,8 +216,8 @@ def with_jitter(
 
 
 def plain_cholesky_inverse(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r""":math:`K \mapsto (L, L^{-1})` with :math:`K = L L^\top`, both ``(..., P, P)``, and per matrix
-    0 or the pivot that failed ``(...)``; where one did, the factors are not valid."""
+    r""":math:`K \mapsto (L, L^{-1})` with :math:`K = L L^\top`, both ``(..., P, P)``, and per
+    matrix 0 or the pivot that failed ``(...)``; where one did, the factors are not valid."""
     lower, failed = torch.linalg.cholesky_ex(matrix)
     identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
     inverse = torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)

@@ -13,7 +13,6 @@ from deepwishart.numerics.gaussian import (
     cross_gradient_shapes,
     cross_gradients,
     cross_shapes,
-    formed,
     formed_from,
     kept_cross,
     parts_of,
@@ -379,9 +378,7 @@ moments_on_form = operation(plain_moments_on_form)
 
 
 @compiled(plain_moments_on_form)
-def _(
-    form: Tensor, solved: Tensor, diagonal: Tensor, *parts: Any
-) -> tuple[Tensor, Tensor]:
+def _(form: Tensor, solved: Tensor, diagonal: Tensor, *parts: Any) -> tuple[Tensor, Tensor]:
     cross, left, right, *scales = parts
     if cross is not None:
         return plain_moments_on_form(form, solved, diagonal, *parts)
@@ -389,9 +386,7 @@ def _(
     for rows in row_pieces(right, dim=-2):
         blocks = flatten_all(form, solved, left, rows)
         still = rows.new_zeros(len(blocks[0]), rows.shape[-2], solved.shape[-1])
-        mean, *_, deviation = torch.ops.deepwishart.gaussian_sample_forward(
-            *blocks, *scales, still
-        )
+        mean, *_, deviation = torch.ops.deepwishart.gaussian_sample_forward(*blocks, *scales, still)
         pieces.append((mean, deviation))
     means, deviations = zip(*pieces, strict=True)
     mean, variance = torch.cat(means, dim=1), torch.cat(deviations, dim=1).square()

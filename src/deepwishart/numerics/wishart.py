@@ -285,9 +285,7 @@ wishart_draw = operation(plain_wishart_draw)
 
 
 @compiled(plain_wishart_draw)
-def _(
-    scale: Tensor, posterior_scale: Tensor | None, *rest: Any
-) -> tuple[Tensor, ...]:
+def _(scale: Tensor, posterior_scale: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
     *tensors, degrees, sticking, rows, columns = rest
     if not (posterior_scale is rows is columns is None):
         return _in_double(scale, posterior_scale, *rest)
