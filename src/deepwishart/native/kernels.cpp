@@ -6,6 +6,7 @@
 
 #include <torch/library.h>
 
+#include "anchored.h"
 #include "collapsed.h"
 #include "factors.h"
 #include "observe.h"
@@ -24,6 +25,8 @@ TORCH_LIBRARY(deepwishart, library) {
   DEFINE(gaussian_square_backward);
   DEFINE(wishart_draw_forward);
   DEFINE(wishart_draw_backward);
+  DEFINE(anchored_draw_forward);
+  DEFINE(anchored_draw_backward);
   DEFINE(observe_forward);
   DEFINE(observe_backward);
   DEFINE(row_sums_forward);
