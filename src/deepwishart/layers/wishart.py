@@ -14,7 +14,6 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
 from deepwishart.numerics import linalg
-from deepwishart.numerics.rows import Conditional
 from deepwishart.numerics.wishart import draw_wishart
 from deepwishart.random import Randomness
 
@@ -149,7 +148,7 @@ class WishartLayer(GaussianLayer):
             columns=_unit_lower(self.columns_mixing),
             what=self.name,
         )
-        return ConditionalSample(self, inducing, log_ratio, _padded(given, self.width))
+        return ConditionalSample(self, inducing, log_ratio, given.widened(self.width))
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.03) -> Tensor:
@@ -197,14 +196,3 @@ def _unit_lower(below: Tensor | None) -> Tensor | None:
     if below is None:
         return None
     return below.tril(-1) + torch.eye(len(below), dtype=below.dtype, device=below.device)
-
-
-def _padded(given: Conditional, width: int) -> Conditional:
-    """With zero columns, for layers that are wider than there are inducing points."""
-    missing = width - given.root.shape[-1]
-    if missing == 0:
-        return given
-    root, weights, solved = (
-        nn.functional.pad(t, (0, missing)) for t in (given.root, given.weights, given.solved)
-    )
-    return given._replace(root=root, weights=weights, solved=solved)

@@ -62,6 +62,15 @@ class Conditional(NamedTuple):
         weights = inverse @ root
         return cls(covariance, inverse, root, weights, *constants(inverse, weights))
 
+    def widened(self, width: int) -> Conditional:
+        """With zero columns, for layers that are wider than there are inducing points."""
+        missing = width - self.root.shape[-1]
+        if missing == 0:
+            return self
+        columns = (self.root, self.weights, self.solved)
+        root, weights, solved = (torch.nn.functional.pad(t, (0, missing)) for t in columns)
+        return self._replace(root=root, weights=weights, solved=solved)
+
 
 @torch.no_grad()
 def constants(inverse: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
