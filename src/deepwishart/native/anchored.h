@@ -26,13 +26,16 @@ void reverse_rows(const T* matrix, T* __restrict out, int64_t size, int64_t widt
     std::copy_n(matrix + i * width, width, out + (size - 1 - i) * width);
 }
 
-// Lower blocks of A B for a symmetric product; what is above them is left undefined.
+// Lower blocks of A B, or of A B^T with lower-triangular B; what is above them is left undefined.
 template <typename T>
 void lower_part(bool transpose_b, const T* a, const T* b, T alpha, T beta, T* out, int64_t size) {
-  const int64_t half = size / 2, rest = size - half, corner = half * size;
-  gemm<T>(false, transpose_b, half, half, size, alpha, a, size, b, size, beta, out, size);
-  gemm<T>(false, transpose_b, rest, size, size, alpha, a + corner, size, b, size, beta,
-          out + corner, size);
+  constexpr int64_t block = 32;
+  for (int64_t j = 0; j < size; j += block) {
+    const int64_t end = size - j < 2 * block ? size : j + block;
+    gemm<T>(false, transpose_b, size - j, end - j, transpose_b ? end : size, alpha, a + j * size,
+            size, b + (transpose_b ? j * size : j), size, beta, out + j * size + j, size);
+    if (end == size) break;
+  }
 }
 
 // U^-1 x, or U^-T x.

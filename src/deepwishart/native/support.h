@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 // The BLAS that PyTorch brings, where it shows these names.
 extern "C" {
@@ -107,15 +109,39 @@ Tensor sum_samples(const Tensor& parts) {
   return out;
 }
 
-// Scratch memory that nobody clears.
+// Scratch memory that nobody clears. Each thread keeps what it used, last in first out: fresh pages
+// cost as much as the small products that are written to them.
+class Shelf {
+ public:
+  void* take(size_t bytes) {
+    if (used_ == blocks_.size()) blocks_.emplace_back();
+    auto& [memory, size] = blocks_[used_++];
+    if (size < bytes) {
+      memory.reset(new char[bytes]);
+      size = bytes;
+    }
+    return memory.get();
+  }
+  void give_back() { --used_; }
+
+ private:
+  std::vector<std::pair<std::unique_ptr<char[]>, size_t>> blocks_;
+  size_t used_ = 0;
+};
+
+inline thread_local Shelf shelf;
+
 template <typename T>
 class Scratch {
  public:
-  explicit Scratch(int64_t count) : memory_(new T[count]) {}
-  T* data() const { return memory_.get(); }
+  explicit Scratch(int64_t count) : data_(static_cast<T*>(shelf.take(count * sizeof(T)))) {}
+  ~Scratch() { shelf.give_back(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  T* data() const { return data_; }
 
  private:
-  std::unique_ptr<T[]> memory_;
+  T* data_;
 };
 
 template <typename T>
