@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from deepwishart.numerics.cholesky import cholesky_inverse
+from deepwishart.numerics.linalg import cholesky_inverse
 
 from .conftest import plain_paths, positive
 

@@ -5,8 +5,8 @@ import functools
 import pytest
 import torch
 
-from deepwishart.numerics.condition import condition
 from deepwishart.numerics.gaussian import GaussianKernel, gaussian_square
+from deepwishart.numerics.rows import condition
 
 from .conftest import (
     assert_gradcheck,
