@@ -12,12 +12,11 @@ from deepwishart.numerics.anchored import draw_anchored
 from deepwishart.numerics.wishart import draw_wishart
 
 from .conftest import (
-    assert_close,
     assert_paths_agree,
+    assert_precisions_agree,
     normal,
     positive,
     symmetric,
-    values_and_gradients,
 )
 
 SAMPLES = 3
@@ -132,12 +131,7 @@ def test_the_ratio_is_that_of_the_distributions(family, batch):
 @families
 def test_single_precision_agrees_with_double(family):
     given = inputs(family, 30, 4, SAMPLES)
-    single = {name: value.float() for name, value in given.items()}
-    exact = {name: value.double() for name, value in single.items()}
-    found = values_and_gradients(drawn(family, single, 4), list(single.values()))
-    assert all(t.dtype == torch.float32 for t in found)
-    expected = values_and_gradients(drawn(family, exact, 4), list(exact.values()))
-    assert_close([t.double() for t in found], expected, tolerance=2e-5)
+    assert_precisions_agree(drawn(family, given, 4), list(given.values()))
 
 
 def test_equal_distributions_have_no_ratio():

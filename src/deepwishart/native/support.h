@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <optional>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -88,8 +91,48 @@ void check_square(const Tensor& tensor, const char* name) {
   check_shape(tensor, {tensor.size(0), tensor.size(1), tensor.size(1)}, name);
 }
 
+// Memory of large results, handed to the next ones of the same size: a step frees and asks for the
+// same blocks over and over, and fresh pages cost as much as what is computed in them. At most a
+// quarter gibibyte waits.
+class Pool {
+ public:
+  void* take(size_t bytes) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (const auto found = waiting_.find(bytes); found != waiting_.end()) {
+      void* memory = found->second;
+      waiting_.erase(found);
+      total_ -= bytes;
+      return memory;
+    }
+    return ::operator new(bytes, kAlignment);
+  }
+
+  void give_back(void* memory, size_t bytes) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    waiting_.emplace(bytes, memory);
+    total_ += bytes;
+    if (total_ <= kMost) return;
+    for (const auto& [size, block] : waiting_) ::operator delete(block, kAlignment);
+    waiting_.clear();
+    total_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMost = size_t(1) << 28;
+  static constexpr std::align_val_t kAlignment{64};
+  std::mutex mutex_;
+  std::unordered_multimap<size_t, void*> waiting_;
+  size_t total_ = 0;
+};
+
 Tensor like(const Tensor& reference, at::IntArrayRef shape) {
-  return at::empty(shape, reference.options());
+  constexpr size_t kLarge = size_t(1) << 20;
+  const size_t bytes = c10::multiply_integers(shape) * reference.element_size();
+  if (bytes < kLarge || reference.is_meta()) return at::empty(shape, reference.options());
+  static Pool& pool = *new Pool;  // outlives every tensor
+  return at::from_blob(
+      pool.take(bytes), shape, [bytes](void* memory) { pool.give_back(memory, bytes); },
+      reference.options());
 }
 
 // The sum over the first dimension, by which gradients of what all samples share are collected.
