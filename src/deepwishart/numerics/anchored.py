@@ -33,7 +33,6 @@ from deepwishart.numerics.operation import (
     first_order,
     operation,
     shapes,
-    shapes_like,
 )
 from deepwishart.numerics.rows import Conditional, constants
 from deepwishart.numerics.wishart import root_gradients, wishart_normaliser
@@ -222,9 +221,7 @@ def _(
     pull = precision_root @ (precision_root.mT @ targets)
     precision = precision_root @ precision_root.mT
     tensors = (gamma, concentration, rate, pull, precision, epsilon)
-    found = AnchoredDraw.apply(
-        linalg.flatten(scale), *map(contiguous, tensors), degrees, sticking
-    )
+    found = AnchoredDraw.apply(linalg.flatten(scale), *map(contiguous, tensors), degrees, sticking)
     root, log_ratio, inverse, factor, form, solved, _, failed, *_ = found
     log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
     inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
