@@ -85,9 +85,8 @@ def calls(dtype=torch.float64, samples=3, scales=3) -> dict[str, tuple]:
     F, ratio, H, A, _, _, L, _ = run("wishart_draw_forward", scale, *factor, v, sigma, w, 2.0)
     slopes = (F, ratio, H, A)
     run("wishart_draw_backward", *factor, sigma, w, 2.0, True, H, L, A, *slopes)
-    found = run(
-        "anchored_draw_forward", scale, *factor, v, to(positive(size=SIZE, seed=13)), w, 2.0
-    )
+    precision = to(positive(size=SIZE, seed=13))
+    found = run("anchored_draw_forward", scale, *factor, v, precision, w, 2.0)
     F, ratio, H, A, _, _, L, _, *rest = found
     run("anchored_draw_backward", *factor, w, 2.0, True, H, L, A, *rest, F, ratio, H, A)
     return made

@@ -97,7 +97,8 @@ def draw_rows(given: Conditional, cross: Cross, diagonal: Tensor, epsilon: Tenso
     tensor([[[2.2321]]])
     """
     if given.covariance.ndim == 3 and isinstance(cross, GaussianKernel):
-        return gaussian_draw(*given, *parts_of(cross)[1:], epsilon)
+        sides = cross.left, cross.right, cross.log_height, cross.log_lengthscale
+        return gaussian_draw(*given, *sides, epsilon)
     mean, variance = condition(given.inverse, cross, diagonal, given.weights)
     return torch.addcmul(mean, variance.sqrt().unsqueeze(-1), epsilon)
 

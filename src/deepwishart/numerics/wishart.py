@@ -303,7 +303,7 @@ def _in_double(*arguments: Any) -> tuple[Tensor, ...]:
     """The definition with two scales or mixing, in double precision. In single precision the
     factors' rounding is as large as the jitter, and the ratio depends on every small pivot."""
     dtype = arguments[0].dtype
-    exact = [t.double() if isinstance(t, Tensor) else t for t in arguments]
+    exact: Any = [t.double() if isinstance(t, Tensor) else t for t in arguments]
     *found, failed = plain_wishart_draw(*exact)
     found = [t.to(dtype) for t in found]
     return *found[:4], *constants(found[2], found[3]), failed
