@@ -57,7 +57,7 @@ def lazy_inputs(size, rows, kernel_batch=(), batch=()):
 @pytest.mark.parametrize("function, inputs", [(lazily, lazy_inputs), (ready, ready_inputs)])
 class TestBothKernels:
     @pytest.mark.parametrize("kernel_batch, batch", BATCHES)
-    @pytest.mark.parametrize("size, rows", [(1, 1), (5, 30), (70, 9), (210, 40)])
+    @pytest.mark.parametrize("size, rows", [(1, 1), (70, 9), (210, 40)])
     def test_paths_agree(self, function, inputs, kernel_batch, batch, size, rows):
         assert_paths_agree(function, inputs(size, rows, kernel_batch, batch))
 

@@ -241,9 +241,10 @@ class AnchoredDraw(torch.autograd.Function):
     :math:`\bar Z = U^{-1} (m \odot \bar A)`, :math:`\bar W = m \odot \bar Z`,
     :math:`\bar r = U^{-\top} \bar W`, and the factor receives outer products,
 
-    .. math:: U^\top \bar U = -Z \bar Z^\top - \bar W W^\top
-              - c \operatorname{diag}(\min(i - 1, m)), \qquad \bar N = U^{-\top} \tfrac12 (\Phi(U^\top \bar U) + \Phi(U^\top \bar U)^\top)
-              U^{-1} - \bar r D,
+    .. math:: U^\top \bar U &= -Z \bar Z^\top - \bar W W^\top
+              - c \operatorname{diag}(\min(i - 1, m)), \\
+              \bar N &= U^{-\top} \tfrac12 (\Phi(U^\top \bar U) + \Phi(U^\top \bar U)^\top) U^{-1}
+              - \bar r D,
 
     :math:`\Phi` keeping the *upper* triangle with half the diagonal. With
     :math:`B = \bar N + \bar N^\top`
