@@ -87,8 +87,8 @@ def anchor(lower: Tensor, targets: Tensor, precision_root: Tensor) -> Anchor:
         precision_root: :math:`M`, ``(..., P, P)``.
 
     >>> one = torch.ones(1, 1)
-    >>> anchor(2.0 * one, one, 0.5 * one).upper.item() ** 2  # R = 1
-    2.0...
+    >>> round(anchor(2.0 * one, one, 0.5 * one).upper.item() ** 2, 4)  # R = 1
+    2.0
     """
     R = lower.mT @ precision_root
     eye = torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
