@@ -29,7 +29,6 @@ from torch import Tensor
 from deepwishart.numerics import linalg
 from deepwishart.numerics.operation import (
     compiled,
-    contiguous,
     first_order,
     operation,
     shapes,
@@ -221,7 +220,9 @@ def _(
     pull = precision_root @ (precision_root.mT @ targets)
     precision = precision_root @ precision_root.mT
     tensors = (gamma, concentration, rate, pull, precision, epsilon)
-    found = AnchoredDraw.apply(linalg.flatten(scale), *map(contiguous, tensors), degrees, sticking)
+    found = AnchoredDraw.apply(
+        linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
+    )
     root, log_ratio, inverse, factor, form, solved, _, failed, *_ = found
     log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
     inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)

@@ -290,7 +290,7 @@ def _(scale: Tensor, posterior_scale: Tensor | None, *rest: Any) -> tuple[Tensor
     if not (posterior_scale is rows is columns is None):
         return _in_double(scale, posterior_scale, *rest)
     *found, _, failed = WishartDraw.apply(
-        linalg.flatten(scale), *map(contiguous, tensors), degrees, sticking
+        linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
     )
     root, log_ratio, inverse, weights, form, solved = found
     rank = weights.shape[-1]
