@@ -20,8 +20,7 @@ from pathlib import Path
 import torch
 
 from deepwishart import native
-from deepwishart.benchmark import alternate, environment, make_step
-from deepwishart.native import prebuilt
+from deepwishart.native import build, prebuilt
 
 STEPS_PER_TURN = 5
 
@@ -31,6 +30,8 @@ def take_turns(library: str, depth: int) -> None:
     if library != "none":
         prebuilt.find = lambda: Path(library)  # type: ignore[assignment]
         assert native.library() == Path(library)
+    from deepwishart.benchmark import alternate, make_step  # loads the library
+
     torch.set_num_threads(1)
     step = make_step("dwp", depth=depth, dtype=torch.float64)
     for _ in sys.stdin:
@@ -72,10 +73,12 @@ def main() -> None:
         library, depth = options.turns_of
         take_turns(library, int(depth))
         return
+    from deepwishart.benchmark import environment
+
     record: dict[str, object] = {"environment": environment()}
     with tempfile.TemporaryDirectory() as folder:
         carried = prebuilt.compile_all(Path(folder))
-        libraries = {"native": str(native.build())}
+        libraries = {"native": str(build.find_or_compile())}
         libraries |= {path.name.rpartition("-")[0]: str(path) for path in carried}
         libraries["none"] = "none"
         for depth in (2, 5):

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -77,3 +79,18 @@ def run_fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFresh]:
     with nursery:
         yield run
         nursery.stdin.close()
+
+
+@contextmanager
+def plain_paths() -> Iterator[None]:
+    """Have every function of numerics use the definitions of its operations, not their kernels."""
+    import deepwishart.numerics as numerics
+
+    modules = [m for m in vars(numerics).values() if isinstance(m, ModuleType)]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in modules:
+            for name, value in vars(module).copy().items():
+                if isinstance(value, type(torch.ops.aten.add.Tensor)):
+                    operation = value.name().partition("::")[2]
+                    patch.setattr(module, name, getattr(module, f"plain_{operation}"))
+        yield

@@ -77,14 +77,6 @@ def test_rank_one_density_in_two_dimensions_integrates_to_one():
     assert total.item() == pytest.approx(1.0, abs=1e-6)
 
 
-def test_whitened_root_may_be_supplied(random_scale, generator):
-    distribution = Wishart(2, covariance_matrix=random_scale(4))
-    root = distribution.rsample_root((3,), generator=generator)
-    whitened = torch.linalg.solve_triangular(distribution.scale_tril, root, upper=False)
-    ours = distribution.log_prob_root(root, whitened=whitened)
-    torch.testing.assert_close(ours, distribution.log_prob_root(root), rtol=0.0, atol=0.0)
-
-
 def test_number_and_tensor_df_agree(random_scale):
     value = random_scale(3, 4, seed=5)
     for df in (2.3, 3.0, 8.0):

@@ -1,5 +1,6 @@
 """Theorems of the collapsed output layer."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart import native
 from deepwishart.kernels import SquaredExponential
 from deepwishart.layers import CollapsedOutputLayer, DoublyStochasticLayer
 from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess, ProcessSample
 from deepwishart.numerics.gaussian import formed
+
+from ..conftest import plain_paths
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 NOISE, HEIGHT, LENGTHSCALES = 0.05, 1.7, (0.8, 1.4)
@@ -77,9 +79,9 @@ def dense_prediction(X, y, Z, new, noise):
 
 
 @pytest.fixture(params=[True, False], ids=["native", "plain"])
-def path(request, monkeypatch):
-    if not request.param:
-        monkeypatch.setattr(native, "operations", lambda *tensors: None)
+def path(request):
+    with contextlib.nullcontext() if request.param else plain_paths():
+        yield
 
 
 @pytest.mark.usefixtures("path")

@@ -6,7 +6,7 @@ from scipy import stats
 
 import deepwishart as dw
 from deepwishart.layers.gaussian import ConditionalSample
-from deepwishart.numerics.draw_rows import Conditional
+from deepwishart.numerics.rows import Conditional
 from deepwishart.random import Randomness, RowRandomness
 
 SAMPLES = 4000

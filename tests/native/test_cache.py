@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwishart.native import NativeUnavailable, cache
+from deepwishart.native import NativeUnavailable, build
 
 
 class Compiler:
@@ -21,7 +21,7 @@ class Compiler:
         self.present = True
         self.calls = 0
 
-    def __call__(self, output: Path, *, architecture: str | None) -> None:
+    def __call__(self, output: Path, architecture: str | None) -> None:
         if not self.present:
             raise NativeUnavailable("no C++ compiler was found")
         self.calls += 1
@@ -32,7 +32,7 @@ class Compiler:
 @pytest.fixture
 def compiler(monkeypatch):
     compiler = Compiler()
-    monkeypatch.setattr(cache, "compile_kernels", compiler)
+    monkeypatch.setattr(build, "_run_compiler", compiler)
     return compiler
 
 
@@ -48,34 +48,34 @@ def mode(path: Path) -> int:
 
 
 def test_compiles_once_for_nobody_else_to_write(compiler, folder):
-    library = cache.find_or_compile()
-    assert cache.find_or_compile() == library and compiler.calls == 1
+    library = build.find_or_compile()
+    assert build.find_or_compile() == library and compiler.calls == 1
     assert library.read_bytes() == b"library" * 1000
     assert mode(folder) == 0o700 and mode(library) == 0o644
     assert list(folder.iterdir()) == [library]
 
 
 def test_a_damaged_library_is_compiled_anew(compiler, folder):
-    library = cache.find_or_compile()
+    library = build.find_or_compile()
     for damage in (b"", b"library" * 999, b"something else"):
         library.write_bytes(damage)
-        assert cache.find_or_compile().read_bytes() == b"library" * 1000
+        assert build.find_or_compile().read_bytes() == b"library" * 1000
     assert compiler.calls == 4
 
 
 def test_a_damaged_library_is_not_used_without_a_compiler(compiler, folder):
-    os.truncate(cache.find_or_compile(), 4096)
+    os.truncate(build.find_or_compile(), 4096)
     compiler.present = False
     with pytest.raises(NativeUnavailable, match="no C\\+\\+ compiler"):
-        cache.find_or_compile()
+        build.find_or_compile()
 
 
 def test_an_intact_library_needs_no_compiler(compiler, folder, monkeypatch):
-    library = cache.find_or_compile()
+    library = build.find_or_compile()
     compiler.present = False
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CXX", "another-compiler")
-    assert cache.find_or_compile() == library
+    assert build.find_or_compile() == library
 
 
 def test_a_read_only_home(compiler, folder, monkeypatch):
@@ -84,13 +84,13 @@ def test_a_read_only_home(compiler, folder, monkeypatch):
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(NativeUnavailable, match="Read-only file system"):
-        cache.find_or_compile()
+        build.find_or_compile()
 
 
 def test_a_cache_that_cannot_be_made(compiler, folder):
     folder.parent.write_text("a file where a folder should be")
     with pytest.raises(NativeUnavailable, match="cannot be used"):
-        cache.find_or_compile()
+        build.find_or_compile()
 
 
 def test_no_home_at_all(compiler, monkeypatch, tmp_path):
@@ -102,56 +102,53 @@ def test_no_home_at_all(compiler, monkeypatch, tmp_path):
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     with pytest.raises(NativeUnavailable, match="set HOME"):
-        cache.find_or_compile()
+        build.find_or_compile()
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("permissions", [0o770, 0o707, 0o777])
 def test_a_folder_that_others_can_write_to_is_refused(compiler, folder, permissions):
-    cache.find_or_compile()
+    build.find_or_compile()
     folder.chmod(permissions)
-    with pytest.raises(cache.CacheRefused, match="others can write to"):
-        cache.find_or_compile()
+    with pytest.raises(build.CacheRefused, match="others can write to"):
+        build.find_or_compile()
 
 
 def test_a_library_that_others_can_write_to_is_refused(compiler, folder):
-    cache.find_or_compile().chmod(0o666)
-    with pytest.raises(cache.CacheRefused, match=r"others can write to .*\.so"):
-        cache.find_or_compile()
+    build.find_or_compile().chmod(0o666)
+    with pytest.raises(build.CacheRefused, match=r"others can write to .*\.so"):
+        build.find_or_compile()
 
 
 def test_the_folder_of_another_user_is_refused(compiler, folder, monkeypatch):
-    cache.find_or_compile()
+    build.find_or_compile()
     monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
-    with pytest.raises(cache.CacheRefused, match="belongs to another user"):
-        cache.find_or_compile()
+    with pytest.raises(build.CacheRefused, match="belongs to another user"):
+        build.find_or_compile()
 
 
 def test_what_killed_compilations_left_is_removed(compiler, folder):
-    dead = 2**22 + 1  # above the largest id of a process on Linux
     folder.mkdir(mode=0o700, parents=True)
-    here = cache._scratch_prefix()
-    names = [f"{here}{dead}-a", "tmpold", f"{here}{os.getpid()}-b", f"tmp-elsewhere-{dead}-c"]
-    for name in names:
+    for name in ("tmp-old", "tmp-new"):
         (folder / name).mkdir()
         (folder / name / "kernels.so").write_bytes(b"half a libr")
-    os.utime(folder / "tmpold", (0, 0))
-    library = cache.find_or_compile()
-    assert {path.name for path in folder.iterdir()} == {*names[2:], library.name}
+    os.utime(folder / "tmp-old", (0, 0))
+    library = build.find_or_compile()
+    assert {path.name for path in folder.iterdir()} == {"tmp-new", library.name}
 
 
 def test_a_terminal_is_told_about_the_wait(compiler, folder, monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", terminal)
-    cache.find_or_compile()
-    cache.find_or_compile()
+    build.find_or_compile()
+    build.find_or_compile()
     (line,) = terminal.getvalue().splitlines()
     assert line.startswith("deepwishart: compiling native code once")
 
 
 def test_elsewhere_the_wait_is_logged(compiler, folder, caplog, capsys):
     with caplog.at_level(logging.INFO, logger="deepwishart"):
-        cache.find_or_compile()
+        build.find_or_compile()
     assert "compiling native code once" in caplog.text
     assert capsys.readouterr().err == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepwishart import native
+from deepwishart.native.build import find_or_compile
 
 SCRIPT = """
 import torch
@@ -32,7 +32,7 @@ def cache(tmp_path):
     folder = tmp_path / "deepwishart" / "native"
     folder.mkdir(parents=True)
     folder.chmod(0o700)
-    shutil.copy(native.build(), folder)
+    shutil.copy(find_or_compile(), folder)
     return folder
 
 

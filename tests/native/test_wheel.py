@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepwishart.native import checked, compiler, prebuilt
+from deepwishart.native import build, prebuilt
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -58,7 +58,7 @@ def fresh_environment(folder: Path) -> Path:
 def quick_compiler(tmp_path):
     """The compiler without its optimisations, which take it longer than the rest."""
     script = tmp_path / "compiler"
-    script.write_text(f'#!/bin/bash\nexec {" ".join(compiler._compiler())} "${{@/-O3/-O0}}"\n')
+    script.write_text(f'#!/bin/bash\nexec {" ".join(build._compiler())} "${{@/-O3/-O0}}"\n')
     script.chmod(0o755)
     return str(script)
 
@@ -82,7 +82,7 @@ def test_a_wheel_carries_its_operations_to_where_there_is_no_compiler(tmp_path, 
     without = {"PYTHONPATH": "", "PATH": "", "HOME": str(home), "XDG_CACHE_HOME": str(home)}
     here: dict = {}
     exec(SCRIPT, here)
-    old = "from deepwishart.native import prebuilt; prebuilt.flags = frozenset\n"
+    old = "from deepwishart.native import prebuilt; prebuilt.processor = frozenset\n"
     for processor in ("", old):
         script = f"{processor}{SCRIPT}import json; print(json.dumps(found))"
         used, *values = json.loads(run(python, "-c", script, **without))
@@ -98,21 +98,21 @@ def carried(tmp_path):
     folder.mkdir()
     for family in ("x86-64-v3", "x86-64"):
         (tmp_path / "fresh").write_text(family)
-        checked.keep(tmp_path / "fresh", folder, family)
+        (tmp_path / "fresh").rename(folder / f"{family}-{build._checksum(tmp_path / 'fresh')}.so")
     return folder
 
 
 @pytest.fixture
 def x86(monkeypatch):
     monkeypatch.setattr(prebuilt.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(prebuilt, "flags", lambda: prebuilt._FAMILIES["x86-64-v3"] | {"sse2"})
+    monkeypatch.setattr(prebuilt, "processor", lambda: prebuilt._FAMILIES["x86-64-v3"] | {"sse2"})
 
 
 def test_the_processor_decides(carried, x86, monkeypatch):
     assert prebuilt.find(carried.parent).read_text() == "x86-64-v3"
     for missing in prebuilt._FAMILIES["x86-64-v3"]:
         flags = prebuilt._FAMILIES["x86-64-v3"] - {missing}
-        monkeypatch.setattr(prebuilt, "flags", lambda flags=flags: flags)
+        monkeypatch.setattr(prebuilt, "processor", lambda flags=flags: flags)
         assert prebuilt.find(carried.parent).read_text() == "x86-64"
 
 

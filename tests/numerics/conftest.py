@@ -1,7 +1,6 @@
 """Every operation twice: its compiled path, and the plain one that is the reference."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -9,19 +8,13 @@ from torch import Tensor
 
 from deepwishart import native
 
+from ..conftest import plain_paths
+
 
 @pytest.fixture(autouse=True)
 def native_code_is_loaded():
     """Without it, these tests would compare the plain path with itself."""
     assert native.status() == "loaded"
-
-
-@contextmanager
-def plain_paths() -> Iterator[None]:
-    """Have every operation take its plain path."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "operations", lambda *tensors: None)
-        yield
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -52,7 +45,8 @@ def values_and_gradients(
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     weights = [normal(*o.shape, seed=i + 50, dtype=o.dtype) for i, o in enumerate(outputs)]
     total = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
-    return [*outputs, *torch.autograd.grad(total, leaves)]
+    slopes = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+    return [*outputs, *slopes]
 
 
 def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:

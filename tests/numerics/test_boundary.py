@@ -6,21 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from deepwishart import native
-from deepwishart.native.fakes import register_all
-from deepwishart.numerics import (  # noqa: F401  (each registers its fakes)
-    collapsed,
-    condition,
-    draw_rows,
-    observe,
-    wishart,
-)
+from deepwishart.native import build
+from deepwishart.numerics import anchored, collapsed, observe  # noqa: F401  (each registers shapes)
 
 from .conftest import normal, positive, scalar
 
 SIZE, ROWS, WIDTH, FEATURES = 5, 7, 2, 4
 NAMES = [
-    "cholesky_inverse",
+    "cholesky_inverse_forward",
     "cholesky_inverse_backward",
     "condition_forward",
     "condition_backward",
@@ -38,8 +31,8 @@ NAMES = [
     "row_sums_backward of features",
     "wishart_draw_forward",
     "wishart_draw_backward",
-    "wishart_draw_forward of mixed scales",
-    "wishart_draw_backward of mixed scales",
+    "anchored_draw_forward",
+    "anchored_draw_backward",
 ]
 
 
@@ -48,7 +41,7 @@ def operation(name):
 
 
 @functools.cache
-def calls(dtype=torch.float64, samples=3, scales=3, mixing=True) -> dict[str, tuple]:
+def calls(dtype=torch.float64, samples=3, scales=3) -> dict[str, tuple]:
     """Arguments of every operation, those of backward ones made by the forward ones."""
 
     def to(tensor):
@@ -67,7 +60,7 @@ def calls(dtype=torch.float64, samples=3, scales=3, mixing=True) -> dict[str, tu
         made[name] = arguments
         return operation(name)(*arguments)
 
-    lower, H, _ = run("cholesky_inverse", K)
+    lower, H, _ = run("cholesky_inverse_forward", K)
     run("cholesky_inverse_backward", lower, H, K, K)
     nothing, features = (None,) * 4, (None, x, t, height, length)
     _, _, product, *_ = run("condition_forward", H, w, cross, *nothing)
@@ -88,17 +81,14 @@ def calls(dtype=torch.float64, samples=3, scales=3, mixing=True) -> dict[str, tu
     run("row_sums_backward of features", H, y, k, A, a, b, length, gram, sums, gram, sums)
     alpha, sigma = to(normal(WIDTH, seed=11).exp()), v.exp()
     gamma, scale = to(normal(samples, WIDTH, seed=12).exp()), K[:scales].contiguous()
-    mixed = [to(torch.eye(size)) if mixing else None for size in (SIZE, WIDTH)]
-    learned, weight = to(normal(SIZE, SIZE, seed=13)), to(scalar(0.3))
-    for suffix, other, q in (("", scale, None), (" of mixed scales", learned, weight)):
-        factor = (gamma, alpha, alpha, v, sigma, w, *mixed)
-        F, ratio, H, white, form, solved, T, A, R, _ = run(
-            f"wishart_draw_forward{suffix}", scale, other, q, *factor, 2.0
-        )
-        given = (None, None, None) if q is None else (scale, learned, weight)
-        factor = (*given, gamma, alpha, alpha, sigma, w, *mixed)
-        kept = (H, white, form, solved, T, A if A.numel() else None, R)
-        run(f"wishart_draw_backward{suffix}", *factor, 2.0, True, *kept, F, ratio, H, white)
+    factor = (gamma, alpha, alpha)
+    F, ratio, H, A, _, _, L, _ = run("wishart_draw_forward", scale, *factor, v, sigma, w, 2.0)
+    slopes = (F, ratio, H, A)
+    run("wishart_draw_backward", *factor, sigma, w, 2.0, True, H, L, A, *slopes)
+    precision = to(positive(size=SIZE, seed=13))
+    found = run("anchored_draw_forward", scale, *factor, v, precision, w, 2.0)
+    F, ratio, H, A, _, _, L, _, *rest = found
+    run("anchored_draw_backward", *factor, w, 2.0, True, H, L, A, *rest, F, ratio, H, A)
     return made
 
 
@@ -127,8 +117,8 @@ def fits_anyway(name: str, index: int, kind: str) -> bool:
         ("gaussian_square_forward", 0, "longer in 1"),
         ("gaussian_square_forward", 0, "longer in 2"),
         ("gaussian_square_backward", 0, "longer in 2"),
-        ("cholesky_inverse", 0, "another precision"),
-        ("cholesky_inverse", 0, "longer in 0"),
+        ("cholesky_inverse_forward", 0, "another precision"),
+        ("cholesky_inverse_forward", 0, "longer in 0"),
         ("observe_forward", 0, "longer in 0"),
         ("observe_forward", 2, "longer in 1"),
         ("condition_forward", 1, "longer in 2"),
@@ -142,7 +132,7 @@ def fits_anyway(name: str, index: int, kind: str) -> bool:
 
 def test_every_operation_is_in_the_table():
     assert list(calls()) == NAMES
-    source = (native.cache.SOURCES[0].parent / "kernels.cpp").read_text()
+    source = build._SOURCES[0].read_text()
     named = {name.partition(" of ")[0] for name in NAMES}
     assert source.count("  DEFINE(") == len(named)
 
@@ -166,11 +156,9 @@ def test_wrong_arguments_are_refused(name):
 
 
 @pytest.mark.parametrize("samples, scales", [(1, 1), (3, 1), (3, 3)])
-@pytest.mark.parametrize("mixing", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_fake_tensors_have_the_shapes_of_real_ones(dtype, mixing, samples, scales):
-    register_all()
+def test_fake_tensors_have_the_shapes_of_real_ones(dtype, samples, scales):
     # The schema also says that no two results share memory.
     tests = ("test_schema", "test_faketensor")
-    for name, arguments in calls(dtype, samples, scales, mixing).items():
+    for name, arguments in calls(dtype, samples, scales).items():
         torch.library.opcheck(operation(name).default, arguments, test_utils=tests)

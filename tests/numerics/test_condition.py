@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from deepwishart._support.machine import threads
-from deepwishart.numerics import batches
-from deepwishart.numerics.cholesky import cholesky_inverse
-from deepwishart.numerics.condition import condition
+from deepwishart.numerics import gaussian
 from deepwishart.numerics.gaussian import GaussianKernel
+from deepwishart.numerics.linalg import cholesky_inverse
+from deepwishart.numerics.rows import condition
 
 from .conftest import (
     assert_close,
@@ -51,7 +51,7 @@ def ready_inputs(size, rows, kernel_batch=(), batch=()):
 @pytest.mark.parametrize("function, inputs", [(lazily, lazy_inputs), (condition, ready_inputs)])
 class TestBothKernels:
     @pytest.mark.parametrize("kernel_batch, batch", BATCHES)
-    @pytest.mark.parametrize("size, rows", [(1, 1), (5, 30), (70, 9), (210, 40)])
+    @pytest.mark.parametrize("size, rows", [(1, 1), (70, 9), (210, 40)])
     def test_paths_agree(self, function, inputs, kernel_batch, batch, size, rows):
         assert_paths_agree(function, inputs(size, rows, kernel_batch, batch))
 
@@ -67,7 +67,7 @@ class TestBothKernels:
     def test_rows_in_pieces(self, function, inputs, kernel_batch, batch, monkeypatch):
         given = inputs(7, 30, kernel_batch, batch)
         whole = function(*given)
-        monkeypatch.setattr(batches, "CACHED_ROWS", 8)
+        monkeypatch.setattr(gaussian, "_CACHED_ROWS", 8)
         pieces = function(*given)
         for first, second in zip(pieces, whole, strict=True):
             torch.testing.assert_close(first, second, rtol=1e-13, atol=1e-13)

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from deepwishart.numerics import batches
-from deepwishart.numerics.cholesky import cholesky_inverse
-from deepwishart.numerics.draw_rows import Conditional, draw_rows
+from deepwishart.numerics import gaussian
 from deepwishart.numerics.gaussian import GaussianKernel, gaussian_square
+from deepwishart.numerics.linalg import cholesky_inverse
+from deepwishart.numerics.rows import Conditional, draw_rows
 
 from .conftest import (
     assert_gradcheck,
@@ -65,7 +65,7 @@ def test_precisions_agree(batch):
 def test_rows_in_pieces(batch, monkeypatch):
     given = inputs(5, 3, 40, *batch)
     whole = drawn(*given)
-    monkeypatch.setattr(batches, "CACHED_ROWS", 16)
+    monkeypatch.setattr(gaussian, "_CACHED_ROWS", 16)
     torch.testing.assert_close(drawn(*given), whole, rtol=1e-13, atol=1e-13)
     assert_paths_agree(drawn, given)
 

@@ -5,8 +5,8 @@ import functools
 import pytest
 import torch
 
-from deepwishart.numerics.condition import condition
 from deepwishart.numerics.gaussian import GaussianKernel, gaussian_square
+from deepwishart.numerics.rows import condition
 
 from .conftest import (
     assert_gradcheck,
@@ -22,7 +22,7 @@ def inputs(*batch, size):
     return [normal(*batch, size, 3, seed=2) - 7, scalar(-0.4), scalar(0.2)]
 
 
-@pytest.mark.parametrize("batch", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("batch", [(), (2, 2)])
 @pytest.mark.parametrize("size", [1, 5, 70, 210])
 @pytest.mark.parametrize("jitter", [0.0, 0.1])
 def test_paths_agree(batch, size, jitter):

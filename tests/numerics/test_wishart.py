@@ -1,30 +1,31 @@
-"""A draw from the approximate posterior, scored by posterior and prior: compiled, and as the
-distributions compute it."""
+"""Draws from the two posterior families, scored by posterior and prior: compiled, and as they are
+defined."""
 
 import functools
 
 import pytest
 import torch
 
-from deepwishart.distributions import GeneralisedSingularWishart, Wishart
-from deepwishart.numerics import linalg, wishart
-from deepwishart.numerics.mix import Mixed
-from deepwishart.numerics.wishart import draw_and_score, plain_draw_and_score
+from deepwishart.distributions import AnchoredWishart, GeneralisedSingularWishart, Wishart
+from deepwishart.numerics import anchored, linalg, wishart
+from deepwishart.numerics.anchored import draw_anchored
+from deepwishart.numerics.wishart import draw_wishart
 
 from .conftest import (
-    assert_close,
+    assert_paths_agree,
+    assert_precisions_agree,
     normal,
-    plain_paths,
     positive,
-    scalar,
     symmetric,
-    values_and_gradients,
 )
 
 SAMPLES = 3
+SHAPES = [(1, 1), (5, 2), (5, 8), (65, 4), (200, 3)]
+batches = pytest.mark.parametrize("batch", [(), (SAMPLES,)], ids=["shared", "own"])
+families = pytest.mark.parametrize("family", ["bartlett", "anchored"])
 
 
-def inputs(size, degrees, *batch, mixing=()):
+def inputs(family, size, degrees, *batch):
     """Parameters that are nothing like those of a Wishart."""
     rank = min(size, degrees)
     generator = torch.Generator().manual_seed(size + degrees)
@@ -33,144 +34,104 @@ def inputs(size, degrees, *batch, mixing=()):
         return torch.rand(shape, generator=generator, dtype=torch.float64)
 
     found = {
-        "prior": positive(*batch, size=size, seed=1),
-        "posterior": positive(*batch, size=size, seed=2),
+        "scale": positive(*batch, size=size, seed=1),
+        "gamma": 0.2 + 2.0 * uniform(SAMPLES, rank),
         "concentration": 0.7 + 3.0 * uniform(rank),
         "rate": 0.5 + uniform(rank),
-        "mean": 2.0 * uniform(size, rank) - 1.0,
-        "deviation": 0.2 + uniform(size, rank),
     }
-    if "row_mixing" in mixing:
-        found["row_mixing"] = normal(size, size, seed=3) / size
-    if "column_mixing" in mixing:
-        found["column_mixing"] = normal(rank, rank, seed=4) / rank
-    return found
+    if family == "anchored":
+        M = 1.5 * normal(size, size, seed=2) / size**0.5
+        return found | {"targets": normal(size, rank, seed=3), "precision_root": M}
+    return found | {"loc": 2.0 * uniform(size, rank) - 1.0, "deviation": 0.2 + uniform(size, rank)}
 
 
-def with_mixed_scale(given, size):
-    """The same with a posterior scale that is mixed of the prior's and that of a root."""
-    given["posterior"] = normal(size, size, seed=2)
-    return given | {"weight": scalar(0.3)}
+def draw(family, names, degrees, sticking, *leaves, what="matrix"):
+    given = dict(zip(names, leaves, strict=True))
+    size, rank = leaves[0].shape[-1], min(leaves[0].shape[-1], degrees)
+    epsilon = normal(SAMPLES, size, rank, seed=5).to(leaves[0].dtype)
+    options = {"epsilon": epsilon, "degrees": degrees, "sticking": sticking, "what": what}
+    given["scale"] = symmetric(given["scale"])
+    if family == "anchored":
+        log_ratio, found = draw_anchored(**given, **options)
+    else:
+        unit = {name: unit_lower(given.pop(name)) for name in ("rows", "columns") if name in given}
+        given.setdefault("posterior_scale", None)
+        log_ratio, found = draw_wishart(**given, **unit, **options)
+    return log_ratio, found.root, found.inverse, found.weights
 
 
 def unit_lower(matrix):
     return matrix.tril(-1) + torch.eye(len(matrix), dtype=matrix.dtype)
 
 
-def distributions(names, degrees, leaves):
-    given = dict(zip(names, leaves, strict=True))
-    mixing = {n: unit_lower(given[n]) for n in ("row_mixing", "column_mixing") if n in given}
-    scale, own = symmetric(given["prior"]), given["posterior"]
-    mixed = "weight" in given
-    posterior = GeneralisedSingularWishart(
-        degrees,
-        given["concentration"],
-        given["rate"],
-        given["mean"],
-        given["deviation"],
-        covariance_matrix=Mixed(scale, own, given["weight"]) if mixed else symmetric(own),
-        validate_args=False,
-        **mixing,
-    )
-    prior = Wishart(degrees, covariance_matrix=scale, validate_args=False)
-    return posterior, prior
+def drawn(family, given, degrees, sticking=True):
+    return functools.partial(draw, family, list(given), degrees, sticking)
 
 
-def draw(operation, names, degrees, sticking, *leaves, seed=5):
-    posterior, prior = distributions(names, degrees, leaves)
-    log_ratio, given = operation(
-        posterior,
-        prior,
-        SAMPLES,
-        sticking_the_landing=sticking,
-        generator=torch.Generator().manual_seed(seed),
-    )
-    return log_ratio, given.root, given.inverse, given.weights
-
-
-def forbid_plain_path(monkeypatch):
-    def refuse(*arguments, **options):
-        raise AssertionError("the compiled operation fell back to the plain path")
-
-    monkeypatch.setattr(wishart, "plain_draw_and_score", refuse)
-
-
-MIXING = [(), ("row_mixing",), ("column_mixing",), ("row_mixing", "column_mixing")]
-
-
-@pytest.mark.parametrize("batch", [(), (SAMPLES,)], ids=["shared", "own"])
+@batches
+@families
 @pytest.mark.parametrize("sticking", [True, False], ids=["sticking", "full"])
-@pytest.mark.parametrize("mixing", MIXING, ids=["plain", "rows", "columns", "both"])
-@pytest.mark.parametrize(
-    "size, degrees",
-    [(1, 1), (5, 2), (5, 5), (5, 8), (65, 4), (65, 65), (100, 4), (100, 130), (200, 3)],
-)
-@pytest.mark.parametrize("mixed", [False, True], ids=["given", "mixed"])
-def test_paths_agree(mixed, batch, sticking, mixing, size, degrees, monkeypatch):
-    given = inputs(size, degrees, *batch, mixing=mixing)
-    given = with_mixed_scale(given, size) if mixed else given
-    names, values = list(given), list(given.values())
-    with plain_paths():
-        reference = functools.partial(draw, plain_draw_and_score, names, degrees, sticking)
-        expected = values_and_gradients(reference, values)
-    forbid_plain_path(monkeypatch)
-    compiled = functools.partial(draw, draw_and_score, names, degrees, sticking)
-    assert_close(values_and_gradients(compiled, values), expected, tolerance=1e-8)
+@pytest.mark.parametrize("size, degrees", SHAPES)
+def test_paths_agree(family, batch, sticking, size, degrees):
+    given = inputs(family, size, degrees, *batch)
+    assert_paths_agree(drawn(family, given, degrees, sticking), list(given.values()), 1e-8)
 
 
+@families
 @pytest.mark.parametrize("wanted", [[0], [1], [0, 1], [2], [3]], ids=str)
-def test_paths_agree_where_only_some_results_are_used(wanted):
-    given = inputs(6, 3, SAMPLES)
+def test_paths_agree_where_only_some_results_are_used(family, wanted):
+    given = inputs(family, 6, 3, SAMPLES)
 
-    def some(operation):
-        return lambda *leaves: [
-            draw(operation, list(given), 3, True, *leaves)[i] + 0 * sum(x.sum() for x in leaves)
-            for i in wanted
-        ]
+    def some(*leaves):
+        found = draw(family, list(given), 3, True, *leaves)
+        return [found[i] + 0 * sum(x.sum() for x in leaves) for i in wanted]
 
-    with plain_paths():
-        expected = values_and_gradients(some(plain_draw_and_score), list(given.values()))
-    found = values_and_gradients(some(draw_and_score), list(given.values()))
-    assert_close(found, expected, tolerance=1e-9)
+    assert_paths_agree(some, list(given.values()))
 
 
-@pytest.mark.parametrize("batch", [(), (SAMPLES,)], ids=["shared", "own"])
-@pytest.mark.parametrize("mixing", MIXING, ids=["plain", "rows", "columns", "both"])
+@batches
+@families
 @pytest.mark.parametrize("degrees", [2, 4, 6])
-@pytest.mark.parametrize("mixed", [False, True], ids=["given", "mixed"])
-def test_gradients_are_finite_differences(mixed, batch, mixing, degrees):
-    # A gamma variable jumps with its concentration under a fixed seed, so that one stays fixed.
-    given = inputs(4, degrees, *batch, mixing=mixing)
-    given = with_mixed_scale(given, 4) if mixed else given
-    alpha = given.pop("concentration")
-    names = ["concentration", *given]
-
-    def compiled(*leaves):
-        return draw(draw_and_score, names, degrees, False, alpha, *leaves)
-
+def test_gradients_are_finite_differences(family, batch, degrees):
+    given = inputs(family, 4, degrees, *batch)
     leaves = [value.requires_grad_() for value in given.values()]
-    assert torch.autograd.gradcheck(compiled, leaves)
+    assert torch.autograd.gradcheck(drawn(family, given, degrees, sticking=False), leaves)
 
 
-def test_single_precision_agrees_with_double():
-    given = inputs(30, 4, SAMPLES)
+@batches
+@pytest.mark.parametrize("mixed", ["rows", "columns", "posterior_scale", "all"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_scales_and_mixing_run_on_the_definition(dtype, mixed, batch):
+    given = inputs("bartlett", 6, 3, *batch)
+    extra = {
+        "rows": normal(6, 6, seed=3) / 6,
+        "columns": normal(3, 3, seed=4) / 3,
+        "posterior_scale": positive(*batch, size=6, seed=2),
+    }
+    given |= {name: value for name, value in extra.items() if mixed in (name, "all")}
+    given = {name: value.to(dtype) for name, value in given.items()}
+    tolerance = 1e-9 if dtype == torch.float64 else 1e-3  # the definition's own rounding
+    assert_paths_agree(drawn("bartlett", given, 3), list(given.values()), tolerance)
 
-    def log_ratio(dtype):
-        leaves = [value.to(dtype) for value in given.values()]
-        posterior, prior = distributions(list(given), 4, leaves)
-        noise = torch.Generator().manual_seed(1)
-        with torch.no_grad():
-            found, conditional = draw_and_score(posterior, prior, SAMPLES, generator=noise)
-        # Gamma variables are drawn in the dtype, so samples differ; each is scored where it lies.
-        root = conditional.root.double()
-        doubles = [value.double() for value in leaves]
-        q, p = distributions(list(given), 4, doubles)
-        exact = p.log_prob_root(root.tril()) - q.log_prob_root(root.tril())
-        return found.double(), exact
 
-    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
-        found, exact = log_ratio(dtype)
-        torch.testing.assert_close(found, exact, rtol=tolerance, atol=0)
+@families
+@batches
+def test_the_ratio_is_that_of_the_distributions(family, batch):
+    for size, degrees in ((5, 2), (5, 5), (5, 8)):
+        given = inputs(family, size, degrees, *batch)
+        ratio, root, *_ = draw(family, list(given), degrees, False, *given.values())
+        scale, _, *parameters = given.values()
+        law = AnchoredWishart if family == "anchored" else GeneralisedSingularWishart
+        q = law(degrees, *parameters, covariance_matrix=scale)
+        p = Wishart(degrees, covariance_matrix=scale)
+        root = root.tril()[..., : q.rank]
+        torch.testing.assert_close(ratio, p.log_prob_root(root) - q.log_prob_root(root))
+
+
+@families
+def test_single_precision_agrees_with_double(family):
+    given = inputs(family, 30, 4, SAMPLES)
+    assert_precisions_agree(drawn(family, given, 4), list(given.values()))
 
 
 def test_equal_distributions_have_no_ratio():
@@ -178,77 +139,59 @@ def test_equal_distributions_have_no_ratio():
     for size, degrees in ((5, 2), (5, 5), (5, 9)):
         rank = min(size, degrees)
         alpha = 0.5 * (degrees - torch.arange(rank, dtype=torch.float64))
-        K = positive(SAMPLES, size=size, seed=1)
+        given = inputs("bartlett", size, degrees, SAMPLES)
         zero, one = torch.zeros(size, rank).double(), torch.ones(size, rank).double()
-        q = GeneralisedSingularWishart(
-            degrees, alpha, 0.5 * one[0], zero, one, covariance_matrix=K, validate_args=False
-        )
-        p = Wishart(degrees, covariance_matrix=K, validate_args=False)
-        ratio, _ = draw_and_score(q, p, SAMPLES)
-        torch.testing.assert_close(ratio, torch.zeros_like(ratio), rtol=0, atol=1e-12)
+        given |= {"concentration": alpha, "rate": 0.5 * one[0], "loc": zero, "deviation": one}
+        for family in ("bartlett", "anchored"):
+            if family == "anchored":
+                del given["loc"], given["deviation"]
+                given |= {"targets": zero, "precision_root": torch.zeros(size, size).double()}
+            ratio, *_ = draw(family, list(given), degrees, True, *given.values())
+            torch.testing.assert_close(ratio, torch.zeros_like(ratio), rtol=0, atol=1e-12)
 
 
-def test_a_singular_matrix_gets_jitter_with_the_same_noise():
-    given = inputs(4, 2, SAMPLES)
-    given["prior"] = torch.ones_like(given["prior"])
-    found, expected = (
-        draw(operation, list(given), 2, True, *given.values())
-        for operation in (draw_and_score, plain_draw_and_score)
-    )
-    for first, second in zip(found, expected, strict=True):
-        assert bool(first.isfinite().all())
-        assert torch.equal(first, second)
+@families
+def test_a_singular_matrix_gets_jitter_with_the_same_noise(family):
+    given = inputs(family, 4, 2, SAMPLES)
+    given["scale"] = torch.ones_like(given["scale"])
+    log_ratio, root, *_ = draw(family, list(given), 2, True, *given.values())
+    assert bool(log_ratio.isfinite().all())
+    given["scale"] = linalg.add_jitter(given["scale"], linalg.default_jitter(torch.float64))
+    expected = draw(family, list(given), 2, True, *given.values())
+    # The jitter of the first success is the default's; what it leaves has a condition of 1e6.
+    torch.testing.assert_close(log_ratio, expected[0], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(root, expected[1], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "which, what", [("prior", "the kernel matrix of layer 7"), ("posterior", "the posterior scale")]
-)
-def test_nan_is_reported_with_the_name_of_the_layer(which, what):
-    given = inputs(4, 2, SAMPLES)
-    given[which] = given[which] * float("nan")
-    posterior, prior = distributions(list(given), 2, list(given.values()))
-    with pytest.raises(linalg.CholeskyError, match=f"{what}.*contains NaN") as error:
-        draw_and_score(posterior, prior, SAMPLES, what="layer 7")
-    assert "layer 7" in str(error.value)
+@families
+def test_what_cannot_be_factorised_is_named(family):
+    given = inputs(family, 2, 2, SAMPLES)
+    for scale, problem in (
+        (torch.full((SAMPLES, 2, 2), torch.nan), "contains NaN"),
+        (torch.diag(torch.tensor([1.0, -1.0])).expand(SAMPLES, 2, 2), "is not positive"),
+    ):
+        given["scale"] = scale.double()
+        with pytest.raises(linalg.CholeskyError, match=f"kernel matrix of layer 7 {problem}"):
+            draw(family, list(given), 2, True, *given.values(), what="layer 7")
+    given = inputs("bartlett", 2, 2, SAMPLES)
+    given["posterior_scale"] = torch.nan * given["scale"]
+    with pytest.raises(linalg.CholeskyError, match=r"posterior scale of layer 7 contains NaN"):
+        draw("bartlett", list(given), 2, True, *given.values(), what="layer 7")
 
 
-def test_an_indefinite_matrix_is_named():
-    given = inputs(2, 2, SAMPLES)
-    given["prior"] = torch.diag(torch.tensor([1.0, -1.0])).double().expand(SAMPLES, 2, 2)
-    posterior, prior = distributions(list(given), 2, list(given.values()))
-    with pytest.raises(linalg.CholeskyError, match="the kernel matrix of layer 7 is not positive"):
-        draw_and_score(posterior, prior, SAMPLES, what="layer 7")
+@families
+def test_the_kernel_is_used(family, monkeypatch):
+    """Otherwise the tests above compare the definition with itself."""
+    module = anchored if family == "anchored" else wishart
+    name = "AnchoredDraw" if family == "anchored" else "WishartDraw"
 
+    class Called(Exception):
+        pass
 
-def test_mixing_with_other_diagonals_is_left_to_the_distributions():
-    given = inputs(4, 2, mixing=("row_mixing",))
-    posterior, prior = distributions(list(given), 2, list(given.values()))
-    posterior.row_mixing = 2.0 * posterior.row_mixing
-    found, expected = (
-        operation(posterior, prior, SAMPLES, generator=torch.Generator().manual_seed(0))
-        for operation in (draw_and_score, plain_draw_and_score)
-    )
-    assert torch.equal(found[0], expected[0])
+    def note(*arguments):
+        raise Called
 
-
-def test_one_scale_for_all_samples_is_one_scale_for_each():
-    given = inputs(5, 3)
-    names, values = list(given), list(given.values())
-    shared = draw(draw_and_score, names, 3, True, *values)
-    repeated = [v.expand(SAMPLES, 5, 5) if v.shape == (5, 5) else v for v in values]
-    own = draw(draw_and_score, names, 3, True, *repeated)
-    torch.testing.assert_close(shared[0], own[0], rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(shared[1], own[1], rtol=1e-12, atol=1e-12)
-
-
-def test_a_scale_mixed_of_something_else_than_the_prior_is_formed():
-    given = with_mixed_scale(inputs(5, 3, SAMPLES), 5)
-    posterior, prior = distributions(list(given), 3, list(given.values()))
-    other = Wishart(3, covariance_matrix=2.0 * prior.covariance_matrix, validate_args=False)
-    found, expected = (
-        operation(posterior, other, SAMPLES, generator=torch.Generator().manual_seed(0))
-        for operation in (draw_and_score, plain_draw_and_score)
-    )
-    torch.testing.assert_close(found[0], expected[0], rtol=1e-10, atol=1e-10)
-    assert posterior.mixed_scale is None
-    assert posterior.expand((SAMPLES,)).covariance_matrix.shape == (SAMPLES, 5, 5)
+    monkeypatch.setattr(getattr(module, name), "apply", note)
+    given = inputs(family, 4, 2, SAMPLES)
+    with pytest.raises(Called):
+        draw(family, list(given), 2, True, *given.values())

@@ -10,14 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart.distributions.bartlett import (
-    log_scale_volume,
-    standard_gamma,
-    standard_normal,
-)
+from deepwishart.distributions.bartlett import standard_gamma, standard_normal
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.anchored import Anchor, anchor
+from deepwishart.numerics.mixing import log_scale_volume
 
 
 class AnchoredWishart(GramDistribution):
@@ -109,7 +106,7 @@ class AnchoredWishart(GramDistribution):
     def _anchor(self) -> Anchor:
         return anchor(self.scale_tril, self.targets, self.precision_root)
 
-    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor) -> Tensor:
         factor = linalg.solve_lower(self.scale_tril, root)
         anchored = self._anchor()
         return self._log_prob_factor(anchored, factor, anchored.whiten(factor))

@@ -1,26 +1,22 @@
-r"""The (generalised, possibly singular) Bartlett factor: how it is drawn and how dense it is.
+r"""The rank of a Wishart matrix, its Bartlett factor drawn from a generator, and its root.
 
-.. math:: A \in \mathbb{R}^{P \times m}, \quad A_{jj}^2 \sim \text{Gamma}(\alpha_j, \beta_j), \quad
-          A_{i>j} \sim \mathcal{N}(\mu_{ij}, \sigma_{ij}^2), \quad A_{i<j} = 0
-
-with :math:`m = \min(P, \nu)` (Ober & Aitchison 2021, Sec. 3.1). The Wishart is the special case
-:math:`\alpha_j = (\nu - j + 1)/2, \beta_j = 1/2, \mu = 0, \sigma = 1`. Every distribution
-over Gram matrices draws from :func:`sample_factor`.
-
-Its rows and columns may be mixed, :math:`A = R T C` with :math:`T` the factor above and
-lower-triangular :math:`R` and :math:`C` of positive diagonal (Ober et al. 2023): :func:`mix`,
-:func:`unmix` and :func:`log_mixing_volume`.
+Every distribution over Gram matrices draws from :func:`sample_factor`; what a factor is, and how
+dense, is in :mod:`deepwishart.numerics.wishart`.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 
 import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import check_generator
 from deepwishart.numerics import linalg
+from deepwishart.numerics.wishart import bartlett_factor
+
+_default_generator = threading.Lock()
 
 
 def rank_of(df: float | Tensor, dimension: int) -> int:
@@ -70,11 +66,30 @@ def standard_normal(
 
 def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
     r"""Draws of :math:`\text{Gamma}(\alpha, 1)`, away from zero, with their implicit gradient in
-    :math:`\alpha` (Figurnov et al. 2018), which PyTorch's private operation carries."""
+    :math:`\alpha` (Figurnov et al. 2018).
+
+    PyTorch's own draw takes no generator, so its default one is in the state of ours meanwhile.
+    """
     check_generator(generator)
-    source = concentration.device if generator is None else generator.device
-    gamma = torch._standard_gamma(concentration.to(source), generator=generator)
-    return gamma.clamp_min(torch.finfo(gamma.dtype).tiny).to(concentration.device)
+    if generator is None:
+        return _positive_gamma(concentration)
+    index = generator.device.index or 0
+    cpu = generator.device.type == "cpu"
+    default = torch.default_generator if cpu else torch.cuda.default_generators[index]
+    with _default_generator:
+        before = default.get_state()
+        try:
+            default.set_state(generator.get_state())
+            gamma = _positive_gamma(concentration.to(generator.device))
+            generator.set_state(default.get_state())
+        finally:
+            default.set_state(before)
+    return gamma.to(concentration.device)
+
+
+def _positive_gamma(concentration: Tensor) -> Tensor:
+    law = torch.distributions.Gamma(concentration, 1.0, validate_args=False)
+    return law.rsample().clamp_min(torch.finfo(concentration.dtype).tiny)
 
 
 def factor_noise(
@@ -105,97 +120,15 @@ def sample_factor(
     :math:`A_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`.
 
     Differentiable in all parameters: the gamma variables :math:`\gamma_j` carry PyTorch's
-    implicit reparameterisation gradient in :math:`\alpha_j`. Draws of :math:`A_{jj}^2` that
-    underflow are raised to the smallest normal number of the dtype, so :math:`\log A_{jj}` is
-    finite.
+    implicit reparameterisation gradient in :math:`\alpha_j`.
 
     Of ``concentration`` :math:`\alpha` and ``rate`` :math:`\beta`, ``(..., m)``, and ``loc``
     :math:`\mu` and ``scale`` :math:`\sigma`, ``(..., P, m)``; without the latter, 0 and 1.
     """
-    gamma, lower = factor_noise(batch_shape, num_rows, concentration, generator)
-    squares = gamma / rate
-    # On the detached tensor: the clamp changes the value and leaves the gradient alone.
-    squares.detach().clamp_(min=torch.finfo(squares.dtype).tiny)
-    if loc is not None and scale is not None:
-        lower = torch.addcmul(loc, scale, lower)
-    return torch.diagonal_scatter(lower.tril(-1), squares.sqrt(), dim1=-2, dim2=-1)
-
-
-def log_prob_factor(
-    factor: Tensor, concentration: Tensor, rate: Tensor, loc: Tensor, scale: Tensor
-) -> Tensor:
-    r"""Log density of :math:`Z = A A^\top` on its free elements (Definition 1 with :math:`L = I`).
-
-    .. math:: \sum_{j \le m} \Big[\log \text{Gamma}(A_{jj}^2; \alpha_j, \beta_j)
-              - (P - j) \log A_{jj}\Big]
-              + \sum_{j \le m,\, i > j} \log \mathcal{N}(A_{ij}; \mu_{ij}, \sigma_{ij}^2)
-
-    for ``factor`` :math:`A`, ``(..., P, m)``, and parameters as in :func:`sample_factor`; of
-    ``scale``, what is not below the diagonal has to be 1.
-    """
-    num_rows, rank = factor.shape[-2:]
-    diagonal = factor.diagonal(dim1=-2, dim2=-1)
-    # (A_jj^2)^(alpha_j - 1) / A_jj^(P - j) is one power of A_jj.
-    beyond = torch.arange(num_rows - 1, num_rows - 1 - rank, -1, device=factor.device)
-    power = 2.0 * (concentration - 1.0) - beyond
-    gamma = torch.addcmul(power * diagonal.log(), rate, diagonal.square(), value=-1)
-    gamma = gamma + (concentration * rate.log() - concentration.lgamma())
-    whitened = ((factor - loc) / scale).tril(-1)
-    normal = -0.5 * whitened.square().sum((-2, -1)) - scale.log().sum((-2, -1))
-    num_normal = num_rows * rank - rank * (rank + 1) // 2
-    return gamma.sum(-1) + normal - 0.5 * num_normal * math.log(2.0 * math.pi)
-
-
-def log_scale_volume(scale_tril: Tensor, rank: int) -> Tensor:
-    r"""Log Jacobian of :math:`Z \mapsto L Z L^\top` on the free elements.
-
-    .. math:: \sum_{j \le m} (P - j + 1) \log L_{jj} + \sum_{i \le P} \min(i, m) \log L_{ii}
-              = (P + 1) \sum_{i \le m} \log L_{ii} + m \sum_{i > m} \log L_{ii}
-
-    Appendices B and C of the paper; in full rank the familiar :math:`(P + 1) \log|L|`.
-    """
-    log_diagonal = scale_tril.diagonal(dim1=-2, dim2=-1).log()
-    num_rows = log_diagonal.shape[-1]
-    first, rest = log_diagonal[..., :rank].sum(-1), log_diagonal[..., rank:].sum(-1)
-    return (num_rows + 1) * first + rank * rest
-
-
-def mix(factor: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
-    r""":math:`A = R T C`, again lower trapezoidal with positive diagonal.
-
-    ``row_mixing`` is :math:`R`, ``(..., P, P)``, and ``column_mixing`` :math:`C`, ``(..., m, m)``,
-    here and below; ``None`` is the identity.
-    """
-    if column_mixing is not None:
-        factor = factor @ column_mixing
-    return factor if row_mixing is None else row_mixing @ factor
-
-
-def unmix(mixed: Tensor, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
-    r""":math:`T = R^{-1} A C^{-1}`, the inverse of :func:`mix`; two triangular solves."""
-    if row_mixing is not None:
-        mixed = linalg.solve_lower(row_mixing, mixed)
-    return mixed if column_mixing is None else linalg.solve_upper(column_mixing, mixed.mT).mT
-
-
-def log_mixing_volume(
-    row_mixing: Tensor | None, column_mixing: Tensor | None, num_rows: int, rank: int
-) -> float | Tensor:
-    r"""Log Jacobian of :math:`T T^\top \mapsto (R T C)(R T C)^\top` on the free elements.
-
-    .. math:: (P + 1) \sum_{i \le m} \log R_{ii} + m \sum_{i > m} \log R_{ii}
-              + 2 \sum_{k \le m} (P - k + 1) \log C_{kk}
-
-    Zero for unit diagonals, which lose no generality; :doc:`/theory` derives both.
-    """
-    volume: float | Tensor = 0.0
-    if row_mixing is not None:
-        volume = volume + log_scale_volume(row_mixing, rank)
-    if column_mixing is not None:
-        diagonal = column_mixing.diagonal(dim1=-2, dim2=-1)
-        counts = torch.arange(num_rows, num_rows - rank, -1, device=diagonal.device)
-        volume = volume + 2.0 * (counts * diagonal.log()).sum(-1)
-    return volume
+    gamma, noise = factor_noise(batch_shape, num_rows, concentration, generator)
+    if loc is None or scale is None:
+        return bartlett_factor(gamma, rate, 0.0, 1.0, noise)
+    return bartlett_factor(gamma, rate, loc, scale, noise)
 
 
 def root_of(matrix: Tensor, rank: int) -> Tensor:

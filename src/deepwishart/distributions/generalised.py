@@ -11,10 +11,12 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart.distributions import bartlett, moments
+from deepwishart.distributions import moments
+from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
 from deepwishart.numerics import linalg
-from deepwishart.numerics.mix import Mixed
+from deepwishart.numerics.mixing import log_mixing_volume, log_scale_volume, unmix
+from deepwishart.numerics.wishart import log_density_of_factor, scored_root
 
 
 class GeneralisedSingularWishart(GramDistribution):
@@ -45,8 +47,7 @@ class GeneralisedSingularWishart(GramDistribution):
         loc: :math:`\mu`, ``(..., P, m)``. Of this and ``scale``, only the elements strictly below
             the diagonal are read.
         scale: :math:`\sigma > 0`, ``(..., P, m)``.
-        covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``, possibly mixed of two and
-            not yet formed.
+        covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``.
         scale_tril, validate_args: as in :class:`Wishart`.
         row_mixing: :math:`R`, ``(..., P, P)``, lower triangular with positive diagonal; the
             identity if ``None``.
@@ -83,7 +84,7 @@ class GeneralisedSingularWishart(GramDistribution):
         rate: Tensor,
         loc: Tensor,
         scale: Tensor,
-        covariance_matrix: Tensor | Mixed | None = None,
+        covariance_matrix: Tensor | None = None,
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
         *,
@@ -116,8 +117,7 @@ class GeneralisedSingularWishart(GramDistribution):
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`\Lambda = L R T C`."""
-        factor = self._rsample_factor(self._bartlett(), sample_shape, generator)
-        return self.scale_tril @ bartlett.mix(factor, self.row_mixing, self.column_mixing)
+        return self.rsample_root_with_log_prob(sample_shape, generator=generator)[0]
 
     def rsample_root_with_log_prob(
         self,
@@ -126,43 +126,28 @@ class GeneralisedSingularWishart(GramDistribution):
         sticking_the_landing: bool = False,
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor]:
-        r"""Draw :math:`\Lambda = L R T C` and evaluate :math:`\log q(\Lambda \Lambda^\top)` there.
-
-        The factor :math:`T` is at hand, so no factorisation is needed, and no solve unless the
-        landing is to stick with mixed rows or columns.
-
-        *Sticking the landing* evaluates the density with :math:`\alpha, \beta, \mu, \sigma, R, C`
-        detached, so that their gradients flow along the sample only; what this leaves out has
-        expectation zero. For :math:`R` and :math:`C`, the density is that of
-        :math:`T = \bar R^{-1} A \bar C^{-1}`, :math:`A = R T C`, with bars for what is detached: it
-        is :math:`G` that is held fixed, and not :math:`T` (:doc:`/theory`). :math:`\Sigma` is never
-        detached: lower layers reach this density through it.
+        r"""Draw :math:`\Lambda = L R T C` and evaluate :math:`\log q(\Lambda \Lambda^\top)` there,
+        with the landing stuck to or not
+        (:func:`~deepwishart.numerics.wishart.scored_root`).
 
         The root is ``(*sample_shape, *batch_shape, P, m)`` and the log density
         ``(*sample_shape, *batch_shape)``.
         """
-        parameters, rows, columns = self._bartlett(), self.row_mixing, self.column_mixing
-        factor = self._rsample_factor(parameters, sample_shape, generator)
-        mixed = bartlett.mix(factor, rows, columns)
-        if sticking_the_landing:
-            parameters = tuple(parameter.detach() for parameter in parameters)
-            rows, columns = (None if m is None else m.detach() for m in (rows, columns))
-            if mixed is not factor:
-                # The value of T is known without the error of the solves; only their gradient
-                # is wanted.
-                again = bartlett.unmix(mixed, rows, columns)
-                factor = factor.detach() + (again - again.detach())
-        log_q = bartlett.log_prob_factor(factor, *parameters) - self._log_volume(rows, columns)
-        return self.scale_tril @ mixed, log_q
-
-    @property
-    def has_simple_factor(self) -> bool:
-        """Whether the Bartlett factor's parameters have no batch dimensions of their own, and its
-        mixing matrices, if any, ones on their diagonals."""
-        parameters = (self.concentration, self.rate, self.loc, self.scale)
-        mixing = [m for m in (self.row_mixing, self.column_mixing) if m is not None]
-        alone = [parameter.ndim for parameter in parameters] == [1, 1, 2, 2]
-        return alone and all(m.ndim == 2 and bool((m.diagonal() == 1).all()) for m in mixing)
+        alpha, beta, loc, scale = self._bartlett()
+        shape = torch.Size(sample_shape) + self.batch_shape
+        gamma, epsilon = factor_noise(shape, self.dimension, alpha, generator)
+        return scored_root(
+            self.scale_tril,
+            gamma,
+            alpha,
+            beta,
+            loc,
+            scale,
+            epsilon,
+            sticking_the_landing,
+            self.row_mixing,
+            self.column_mixing,
+        )
 
     def _moment(self, moment: Callable[[Tensor, moments.FactorMoments, Tensor], Tensor]) -> Tensor:
         outer, columns = self.scale_tril, self.column_mixing
@@ -172,20 +157,6 @@ class GeneralisedSingularWishart(GramDistribution):
         value = moment(outer, moments.factor_moments(*self._bartlett()), columns)
         return value.expand(*self.batch_shape, *self.event_shape)
 
-    def _log_volume(self, row_mixing: Tensor | None, column_mixing: Tensor | None) -> Tensor:
-        r"""Log Jacobian of :math:`T T^\top \mapsto G`."""
-        volume = bartlett.log_mixing_volume(row_mixing, column_mixing, self.dimension, self.rank)
-        return bartlett.log_scale_volume(self.scale_tril, self.rank) + volume
-
-    def _rsample_factor(
-        self,
-        parameters: tuple[Tensor, ...],
-        sample_shape: _size,
-        generator: torch.Generator | None,
-    ) -> Tensor:
-        shape = torch.Size(sample_shape) + self.batch_shape
-        return bartlett.sample_factor(shape, self.dimension, *parameters, generator=generator)
-
     def _bartlett(self) -> tuple[Tensor, ...]:
         r""":math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``, the latter
         neutral where they are not to be read."""
@@ -194,11 +165,12 @@ class GeneralisedSingularWishart(GramDistribution):
         loc, scale = torch.where(read, self.loc, 0.0), torch.where(read, self.scale, 1.0)
         return self.concentration, self.rate, loc, scale
 
-    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor) -> Tensor:
         rows, columns = self.row_mixing, self.column_mixing
-        factor = bartlett.unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
-        log_prob = bartlett.log_prob_factor(factor, *self._bartlett())
-        return log_prob - self._log_volume(rows, columns)
+        factor = unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
+        volume = log_scale_volume(self.scale_tril, self.rank)
+        volume = volume + log_mixing_volume(rows, columns, self.dimension, self.rank)
+        return log_density_of_factor(factor, *self._bartlett()) - volume
 
     def _check_arguments(self) -> None:
         super()._check_arguments()

@@ -19,7 +19,6 @@ from torch.types import _size
 from deepwishart.distributions.bartlett import rank_of, root_of
 from deepwishart.distributions.constraints import PositiveSemidefinite
 from deepwishart.numerics import linalg
-from deepwishart.numerics.mix import Mixed, formed
 
 NO_SAMPLE_SHAPE = torch.Size()
 
@@ -38,8 +37,7 @@ class SeededDistribution(Distribution):
             self._check_arguments()
         batches = set()
         for name, dims in self._event_dims.items():
-            value = getattr(self, name)
-            tensor = value.matrices if isinstance(value, Mixed) else value
+            tensor = getattr(self, name)
             if isinstance(tensor, Tensor) and tensor.ndim > dims:
                 batches.add(tensor.shape[: tensor.ndim - dims])
         # In training there is one shape or none; to broadcast is slow.
@@ -62,7 +60,7 @@ class SeededDistribution(Distribution):
         """The same distribution with its parameters expanded (as views) to ``batch_shape``."""
         new = copy.copy(self) if _instance is None else _instance
         for name, event_dims in self._event_dims.items():
-            value = formed(getattr(self, name))
+            value = getattr(self, name)
             if isinstance(value, Tensor):
                 event_shape = value.shape[value.ndim - event_dims :]
                 setattr(new, name, value.expand(*batch_shape, *event_shape))
@@ -77,8 +75,7 @@ class GramDistribution(SeededDistribution, ABC):
     defines :meth:`rsample_root` and ``_log_prob_root``; sampling, densities, validation and
     :meth:`expand` follow.
 
-    Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used. A
-    scale matrix that is mixed of two is formed when it is first asked for.
+    Parameters keep the shape in which they were given and broadcast to ``batch_shape`` when used.
 
     >>> from deepwishart.distributions import Wishart
     >>> law = Wishart(2, covariance_matrix=torch.eye(3))
@@ -97,13 +94,13 @@ class GramDistribution(SeededDistribution, ABC):
     #: Number of rows :math:`P`.
     dimension: int
     _scale_tril: Tensor | None
-    _covariance_matrix: Tensor | Mixed | None
+    _covariance_matrix: Tensor | None
     _df: float | Tensor
 
     def __init__(
         self,
         df: float | Tensor,
-        covariance_matrix: Tensor | Mixed | None = None,
+        covariance_matrix: Tensor | None = None,
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
@@ -121,7 +118,7 @@ class GramDistribution(SeededDistribution, ABC):
         return rank_of(self._df, self.dimension)
 
     def _check_arguments(self) -> None:
-        name, given = type(self).__name__, formed(self._covariance_matrix)
+        name, given = type(self).__name__, self._covariance_matrix
         if given is None:
             check_scale_tril(self.scale_tril, "scale_tril", name)
         elif given.ndim < 2:
@@ -151,31 +148,19 @@ class GramDistribution(SeededDistribution, ABC):
             self._scale_tril = linalg.cholesky(self.covariance_matrix, what=what, strict=True)
         return self._scale_tril
 
-    def with_scale_tril(self, scale_tril: Tensor) -> Self:
-        r"""The same distribution where :math:`L` has been found already."""
-        new = copy.copy(self)
-        new._scale_tril = scale_tril
-        return new
-
     @property
     def _scale(self) -> Tensor:
-        """The scale matrix as it was given, or one like it where it is not formed yet."""
+        """The scale matrix as it was given."""
         given = self._scale_tril if self._covariance_matrix is None else self._covariance_matrix
         assert given is not None
-        return given.matrices if isinstance(given, Mixed) else given
+        return given
 
     @property
     def covariance_matrix(self) -> Tensor:
         r"""The scale matrix :math:`\Sigma = L L^\top`, ``(..., P, P)``."""
         if self._covariance_matrix is None:
             return self.scale_tril @ self.scale_tril.mT
-        self._covariance_matrix = formed(self._covariance_matrix)
         return self._covariance_matrix
-
-    @property
-    def mixed_scale(self) -> Mixed | None:
-        """How the scale matrix is mixed, where it is and has not been formed."""
-        return self._covariance_matrix if isinstance(self._covariance_matrix, Mixed) else None
 
     @constraints.dependent_property(is_discrete=False, event_dim=2)
     def support(self) -> PositiveSemidefinite:
@@ -191,7 +176,7 @@ class GramDistribution(SeededDistribution, ABC):
         ``generator``, from PyTorch's default one."""
 
     @abstractmethod
-    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor) -> Tensor:
         """:meth:`log_prob_root` without validation."""
 
     def rsample(
@@ -211,16 +196,12 @@ class GramDistribution(SeededDistribution, ABC):
             self._validate_sample(value)
         return self._log_prob_root(root_of(value, self.rank))
 
-    def log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
-        r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`.
-
-        The same as ``log_prob(root @ root.mT)`` for any lower-trapezoidal root ``(..., P, m)`` with
-        positive diagonal. Of a :class:`Wishart`, ``whitened=`` :math:`L^{-1} \Lambda` saves a solve
-        where it is known already.
-        """
+    def log_prob_root(self, root: Tensor) -> Tensor:
+        r"""The log density of :math:`G = \Lambda \Lambda^\top` given :math:`\Lambda`, which is
+        any lower-trapezoidal root ``(..., P, m)`` with positive diagonal."""
         if self._validate_args:
             self._validate_root(root)
-        return self._log_prob_root(root, **known)
+        return self._log_prob_root(root)
 
     def __repr__(self) -> str:
         return (

@@ -10,8 +10,8 @@ from torch.types import _size
 
 from deepwishart.distributions.bartlett import concentrations, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
-from deepwishart.distributions.wishart import log_multivariate_gamma
 from deepwishart.numerics import linalg
+from deepwishart.numerics.wishart import log_multivariate_gamma
 
 
 class InverseWishart(GramDistribution):
@@ -110,7 +110,7 @@ class InverseWishart(GramDistribution):
     def _root(self, factor: Tensor) -> Tensor:
         return linalg.solve_upper(factor, self.scale_tril.mT).mT
 
-    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
+    def _log_prob_root(self, root: Tensor) -> Tensor:
         return self._log_prob(linalg.solve_lower(root, self.scale_tril), linalg.log_det(root))
 
     def _log_prob(self, whitened: Tensor, log_det: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def factor_moments(
     :math:`\mathrm{E}[x^k] = \beta^{-k/2}\, \Gamma(\alpha + k/2) / \Gamma(\alpha)`, which cancel,
     hence double precision.
 
-    Parameters are as in :func:`~deepwishart.distributions.bartlett.log_prob_factor`, with ``loc``
+    Parameters are as in :func:`~deepwishart.numerics.wishart.log_density_of_factor`, with ``loc``
     zero on and above the diagonal.
     """
     dtype = concentration.dtype

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.types import _size
@@ -11,6 +9,7 @@ from torch.types import _size
 from deepwishart.distributions.bartlett import concentrations, sample_factor
 from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 from deepwishart.numerics import linalg
+from deepwishart.numerics.wishart import log_density_of_root
 
 
 class Wishart(GramDistribution):
@@ -60,34 +59,6 @@ class Wishart(GramDistribution):
         shape = torch.Size(sample_shape) + self.batch_shape
         return self.scale_tril @ sample_factor(shape, self.dimension, alpha, generator=generator)
 
-    def _log_prob_root(self, root: Tensor, **known: Tensor) -> Tensor:
-        r"""Uses :math:`\operatorname{tr}(\Sigma^{-1} G) = \|L^{-1} \Lambda\|_F^2` and
-        :math:`\log|G_{:m,:m}| = 2 \sum_j \log \Lambda_{jj}`."""
-        whitened = known.get("whitened")
-        nu, num_rows = self._df, self.dimension
-        if whitened is None:
-            whitened = linalg.solve_lower(self.scale_tril, root)
-        trace = whitened.square().sum((-2, -1))
-        log_diagonal = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        log_det = linalg.log_det(self.scale_tril)
-        power = (nu - num_rows - 1) * log_diagonal
-        return power - 0.5 * (trace + nu * log_det) - self.log_normaliser()
-
-    def log_normaliser(self) -> float | Tensor:
-        r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`, all
-        of the log density that depends on :math:`\nu` alone."""
-        size, rank = self.dimension, self.rank
-        factors = 0.5 * size * math.log(2.0) + 0.5 * (size - rank) * math.log(math.pi)
-        return self._df * factors + log_multivariate_gamma(self._df, rank)
-
-
-def log_multivariate_gamma(df: float | Tensor, rank: int) -> float | Tensor:
-    r""":math:`\log \Gamma_m(\nu / 2) = \tfrac{m (m-1)}4 \log\pi
-    + \sum_{j \le m} \log\Gamma(\tfrac{\nu - j + 1}2)`.
-
-    Computed without tensors for a number, since it is evaluated once per layer and step.
-    """
-    if isinstance(df, Tensor):
-        return torch.special.multigammaln(0.5 * df, rank)
-    gammas = sum(math.lgamma(0.5 * (df - j)) for j in range(rank))
-    return 0.25 * rank * (rank - 1) * math.log(math.pi) + gammas
+    def _log_prob_root(self, root: Tensor) -> Tensor:
+        whitened = linalg.solve_lower(self.scale_tril, root)
+        return log_density_of_root(root, whitened, linalg.log_det(self.scale_tril), self._df)

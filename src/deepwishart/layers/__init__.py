@@ -11,7 +11,7 @@ from deepwishart.layers.inverse_wishart import InverseWishartLayer
 from deepwishart.layers.output import OutputLayer, OutputSample
 from deepwishart.layers.stacked_output import StackedOutputLayer
 from deepwishart.layers.wishart import WishartLayer
-from deepwishart.numerics.draw_rows import Conditional
+from deepwishart.numerics.rows import Conditional
 
 __all__ = [
     "AnchoredLayer",

@@ -14,8 +14,7 @@ from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
 from deepwishart.layers.global_inducing import PseudoObservations
 from deepwishart.numerics import linalg
-from deepwishart.numerics.anchored import anchor, log_gamma_ratio
-from deepwishart.numerics.draw_rows import Conditional
+from deepwishart.numerics.anchored import draw_anchored
 from deepwishart.random import Randomness
 
 __all__ = ["AnchoredLayer"]
@@ -100,21 +99,22 @@ class AnchoredLayer(GaussianLayer):
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
         covariance = self.covariance.inducing(inducing, self.jitter)
-        alpha, beta = self.log_concentration.exp(), self.log_rate.exp()
+        alpha, targets = self.log_concentration.exp(), self.pseudo.targets
         batch = torch.Size([random.num_samples])
-        gamma, epsilon = factor_noise(batch, len(self.pseudo.targets), alpha, random.generator)
-        lower, inverse = linalg.factor(covariance, what=f"the kernel matrix of {self.name}")
-        squares = gamma / beta
-        known = anchor(lower, self.pseudo.targets, self.pseudo.root)
-        factor = known.draw(squares.sqrt(), epsilon)
-        if self.sticking_the_landing:
-            alpha, beta = alpha.detach(), beta.detach()
-        normal = 0.5 * (epsilon.tril(-1).square() - factor.tril(-1).square()).sum((-2, -1))
-        gammas = log_gamma_ratio(squares, self.prior_concentration, alpha, beta)
-        root = lower @ factor
-        root = nn.functional.pad(root, (0, self.width - root.shape[-1]))
-        given = Conditional.of(covariance, inverse, root)
-        return ConditionalSample(self, inducing, normal - known.log_volume() + gammas, given)
+        gamma, epsilon = factor_noise(batch, len(targets), alpha, random.generator)
+        log_ratio, given = draw_anchored(
+            covariance,
+            gamma,
+            alpha,
+            self.log_rate.exp(),
+            targets,
+            self.pseudo.root,
+            epsilon,
+            self.width,
+            sticking=self.sticking_the_landing,
+            what=self.name,
+        )
+        return ConditionalSample(self, inducing, log_ratio, given.widened(self.width))
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.03) -> Tensor:

@@ -41,10 +41,9 @@ from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMome
 from deepwishart.layers.output import GaussianOutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
-from deepwishart.numerics.collapsed import row_sums
-from deepwishart.numerics.draw_rows import condition_on_form
-from deepwishart.numerics.explained import explained
+from deepwishart.numerics.collapsed import explained, row_sums
 from deepwishart.numerics.gaussian import Cross, formed
+from deepwishart.numerics.rows import condition_on_form
 from deepwishart.random import Randomness
 
 __all__ = ["CollapsedOutputLayer", "CollapsedSample"]

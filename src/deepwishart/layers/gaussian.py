@@ -20,9 +20,8 @@ from deepwishart.layers.base import (
     Rows,
 )
 from deepwishart.numerics import linalg
-from deepwishart.numerics.condition import condition
-from deepwishart.numerics.draw_rows import Conditional, draw_rows
 from deepwishart.numerics.gaussian import Cross, formed
+from deepwishart.numerics.rows import Conditional, condition, draw_rows
 from deepwishart.random import RowRandomness
 
 __all__ = [

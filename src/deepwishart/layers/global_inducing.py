@@ -20,8 +20,8 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
 from deepwishart.numerics import linalg
-from deepwishart.numerics.draw_rows import Conditional
 from deepwishart.numerics.observe import Observations, observe
+from deepwishart.numerics.rows import Conditional
 from deepwishart.random import Randomness
 
 __all__ = ["GlobalInducingLayer", "PseudoObservations"]

@@ -11,14 +11,12 @@ from torch import Tensor, nn
 from deepwishart._support.choices import check_choice
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
-from deepwishart.distributions.bartlett import concentrations, rank_of
+from deepwishart.distributions.bartlett import concentrations, factor_noise, rank_of
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
 from deepwishart.numerics import linalg
-from deepwishart.numerics.draw_rows import Conditional
-from deepwishart.numerics.mix import Mixed
-from deepwishart.numerics.wishart import draw_and_score
+from deepwishart.numerics.wishart import draw_wishart
 from deepwishart.random import Randomness
 
 __all__ = ["POSTERIORS", "WishartLayer"]
@@ -104,12 +102,13 @@ class WishartLayer(GaussianLayer):
             zero = nn.Parameter(torch.zeros(size, size, dtype=dtype)) if mixed else None
             self.register_parameter(f"{name}_mixing", zero)
 
-    def posterior_scale(self, covariance: Tensor) -> Tensor | Mixed:
-        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`, or :math:`\Sigma_{ii}` where nothing is
-        learned."""
+    def posterior_scale(self, covariance: Tensor) -> Tensor | None:
+        r""":math:`(1 - q) \Sigma_{ii} + q V V^\top`; ``None`` where nothing is learned, and it is
+        :math:`\Sigma_{ii}`."""
         if self.learned_root is None or self.mixing_logit is None:
-            return covariance
-        return Mixed(covariance, self.learned_root, self.mixing_logit.sigmoid())
+            return None
+        learned = self.learned_root @ self.learned_root.mT
+        return torch.lerp(covariance, learned, self.mixing_logit.sigmoid())
 
     def inducing_prior(self, covariance: Tensor) -> Wishart:
         r""":math:`P(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii} = \tfrac1\nu K_{ii}`, jitter
@@ -118,13 +117,14 @@ class WishartLayer(GaussianLayer):
 
     def posterior(self, covariance: Tensor) -> GeneralisedSingularWishart:
         r""":math:`Q(G_{ii} \mid \cdot)`, likewise."""
+        scale = self.posterior_scale(covariance)
         return GeneralisedSingularWishart(
             self.width,
             self.log_concentration.exp(),
             self.log_rate.exp(),
             self.mean,
             self.log_deviation.exp(),
-            covariance_matrix=self.posterior_scale(covariance),
+            covariance_matrix=covariance if scale is None else scale,
             validate_args=False,
             row_mixing=_unit_lower(self.rows_mixing),
             column_mixing=_unit_lower(self.columns_mixing),
@@ -134,15 +134,26 @@ class WishartLayer(GaussianLayer):
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
         covariance = self.covariance.inducing(inducing, self.jitter)
-        log_ratio, given = draw_and_score(
-            self.posterior(covariance),
-            self.inducing_prior(covariance),
-            random.num_samples,
-            sticking_the_landing=self.sticking_the_landing,
-            generator=random.generator,
+        alpha = self.log_concentration.exp()
+        gamma, epsilon = factor_noise(
+            torch.Size([random.num_samples]), covariance.shape[-1], alpha, random.generator
+        )
+        log_ratio, given = draw_wishart(
+            covariance,
+            self.posterior_scale(covariance),
+            gamma,
+            alpha,
+            self.log_rate.exp(),
+            self.mean,
+            self.log_deviation.exp(),
+            epsilon,
+            self.width,
+            sticking=self.sticking_the_landing,
+            rows=_unit_lower(self.rows_mixing),
+            columns=_unit_lower(self.columns_mixing),
             what=self.name,
         )
-        return ConditionalSample(self, inducing, log_ratio, _padded(given, self.width))
+        return ConditionalSample(self, inducing, log_ratio, given.widened(self.width))
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.03) -> Tensor:
@@ -190,13 +201,3 @@ def _unit_lower(below: Tensor | None) -> Tensor | None:
     if below is None:
         return None
     return below.tril(-1) + torch.eye(len(below), dtype=below.dtype, device=below.device)
-
-
-def _padded(given: Conditional, width: int) -> Conditional:
-    """With zero columns, for layers that are wider than there are inducing points."""
-    missing = width - given.root.shape[-1]
-    if missing == 0:
-        return given
-    root, weights = (nn.functional.pad(t, (0, missing)) for t in (given.root, given.weights))
-    solved = None if given.solved is None else nn.functional.pad(given.solved, (0, missing))
-    return given._replace(root=root, weights=weights, solved=solved)

@@ -1,4 +1,4 @@
-// Sums over rows that the collapsed bound needs; derivation in operations/collapsed.py.
+// Sums over rows that the collapsed bound needs; derivation in numerics/collapsed.py.
 
 #pragma once
 
@@ -55,7 +55,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> row_sums_forward(
   const Cross cross(given, left, right, log_height, log_lengthscale, batch, size);
   const auto rows = cross.matrix.size(2);
   check_shape(targets, {rows, width}, "the targets");
-  Tensor projected = at::empty_like(cross.matrix), gram = at::empty_like(inverse),
+  Tensor projected = like(cross.matrix, cross.matrix.sizes()), gram = at::empty_like(inverse),
          sums = like(inverse, {batch, size, width});
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     T* A = into<T>(projected, s);

@@ -121,7 +121,7 @@ int32_t factorise(const T* matrix, T* lower, int64_t size) {
 }
 
 // Lower factors with their inverses, and per sample 0 or the index of the pivot that failed.
-std::tuple<Tensor, Tensor, Tensor> cholesky_inverse(const Tensor& matrix) {
+std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix) {
   check_square(matrix, "the matrix to factorise");
   Tensor lower = at::empty_like(matrix), inverse = at::empty_like(matrix);
   Tensor info = at::zeros({matrix.size(0)}, at::kInt);

@@ -1,19 +1,19 @@
 // The hot loops of deepwishart, one posterior sample at a time, threads over samples.
 //
-// Each function does for a whole batch what the plain path in operations/ does, with the derivation
+// Each function does for a whole batch what the definition in numerics/ does, with the derivation
 // given there. Working sample by sample keeps a P x N block in a core's own cache between the
 // operations that touch it, which a batched operation cannot.
 
 #include <torch/library.h>
 
-#include "bartlett.h"
+#include "anchored.h"
 #include "collapsed.h"
 #include "factors.h"
 #include "observe.h"
 #include "rows.h"
 #include "wishart.h"
 
-// Operations take and return what the functions do; there are none but for CPUs.
+// Loops take and return what the functions do; numerics/ makes them the CPU kernels of its operations.
 #define DEFINE(name) library.def(#name, torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(name)))
 
 TORCH_LIBRARY(deepwishart, library) {
@@ -25,10 +25,12 @@ TORCH_LIBRARY(deepwishart, library) {
   DEFINE(gaussian_square_backward);
   DEFINE(wishart_draw_forward);
   DEFINE(wishart_draw_backward);
+  DEFINE(anchored_draw_forward);
+  DEFINE(anchored_draw_backward);
   DEFINE(observe_forward);
   DEFINE(observe_backward);
   DEFINE(row_sums_forward);
   DEFINE(row_sums_backward);
-  DEFINE(cholesky_inverse);
+  DEFINE(cholesky_inverse_forward);
   DEFINE(cholesky_inverse_backward);
 }

@@ -1,4 +1,4 @@
-// Pseudo-observations of a Gaussian; derivation in operations/observe.py.
+// Pseudo-observations of a Gaussian; derivation in numerics/observe.py.
 
 #pragma once
 

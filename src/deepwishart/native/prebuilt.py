@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import logging
 import platform
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
-from deepwishart.native import checked
-from deepwishart.native.compiler import compile_kernels
-from deepwishart.native.processor import flags
+from deepwishart.native.build import compile_kernels, intact, processor
 
 __all__ = ["FOLDER", "compile_all", "find", "torch_name"]
 
@@ -45,10 +42,8 @@ def compile_all(folder: Path) -> list[Path]:
     target.mkdir(parents=True)
 
     def compile_one(family: str) -> Path:
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            fresh = Path(scratch) / "kernels.so"
-            compile_kernels(fresh, architecture=family if family in _FAMILIES else None)
-            return checked.keep(fresh, target, family)
+        architecture = family if family in _FAMILIES else None
+        return compile_kernels(target, family, architecture=architecture)
 
     with ThreadPoolExecutor() as pool:
         return list(pool.map(compile_one, _families()))
@@ -69,8 +64,8 @@ def find(folder: Path = FOLDER) -> Path | None:
         )
         return None
     for family, needed in _families().items():
-        if needed <= flags():
-            for library in checked.intact(target, family):
+        if needed <= processor():
+            for library in intact(target, family):
                 return library
     _log.warning("deepwishart: the native code in %s is damaged (install the wheel again)", target)
     return None

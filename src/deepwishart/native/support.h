@@ -8,8 +8,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <new>
 #include <optional>
 #include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 // The BLAS that PyTorch brings, where it shows these names.
 extern "C" {
@@ -86,8 +91,48 @@ void check_square(const Tensor& tensor, const char* name) {
   check_shape(tensor, {tensor.size(0), tensor.size(1), tensor.size(1)}, name);
 }
 
+// Memory of large results, handed to the next ones of the same size: a step frees and asks for the
+// same blocks over and over, and fresh pages cost as much as what is computed in them. At most a
+// quarter gibibyte waits.
+class Pool {
+ public:
+  void* take(size_t bytes) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (const auto found = waiting_.find(bytes); found != waiting_.end()) {
+      void* memory = found->second;
+      waiting_.erase(found);
+      total_ -= bytes;
+      return memory;
+    }
+    return ::operator new(bytes, kAlignment);
+  }
+
+  void give_back(void* memory, size_t bytes) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    waiting_.emplace(bytes, memory);
+    total_ += bytes;
+    if (total_ <= kMost) return;
+    for (const auto& [size, block] : waiting_) ::operator delete(block, kAlignment);
+    waiting_.clear();
+    total_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMost = size_t(1) << 28;
+  static constexpr std::align_val_t kAlignment{64};
+  std::mutex mutex_;
+  std::unordered_multimap<size_t, void*> waiting_;
+  size_t total_ = 0;
+};
+
 Tensor like(const Tensor& reference, at::IntArrayRef shape) {
-  return at::empty(shape, reference.options());
+  constexpr size_t kLarge = size_t(1) << 20;
+  const size_t bytes = c10::multiply_integers(shape) * reference.element_size();
+  if (bytes < kLarge || reference.is_meta()) return at::empty(shape, reference.options());
+  static Pool& pool = *new Pool;  // outlives every tensor
+  return at::from_blob(
+      pool.take(bytes), shape, [bytes](void* memory) { pool.give_back(memory, bytes); },
+      reference.options());
 }
 
 // The sum over the first dimension, by which gradients of what all samples share are collected.
@@ -107,15 +152,39 @@ Tensor sum_samples(const Tensor& parts) {
   return out;
 }
 
-// Scratch memory that nobody clears.
+// Scratch memory that nobody clears. Each thread keeps what it used, last in first out: fresh pages
+// cost as much as the small products that are written to them.
+class Shelf {
+ public:
+  void* take(size_t bytes) {
+    if (used_ == blocks_.size()) blocks_.emplace_back();
+    auto& [memory, size] = blocks_[used_++];
+    if (size < bytes) {
+      memory.reset(new char[bytes]);
+      size = bytes;
+    }
+    return memory.get();
+  }
+  void give_back() { --used_; }
+
+ private:
+  std::vector<std::pair<std::unique_ptr<char[]>, size_t>> blocks_;
+  size_t used_ = 0;
+};
+
+inline thread_local Shelf shelf;
+
 template <typename T>
 class Scratch {
  public:
-  explicit Scratch(int64_t count) : memory_(new T[count]) {}
-  T* data() const { return memory_.get(); }
+  explicit Scratch(int64_t count) : data_(static_cast<T*>(shelf.take(count * sizeof(T)))) {}
+  ~Scratch() { shelf.give_back(); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  T* data() const { return data_; }
 
  private:
-  std::unique_ptr<T[]> memory_;
+  T* data_;
 };
 
 template <typename T>

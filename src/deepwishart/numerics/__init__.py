@@ -1,7 +1,8 @@
-r"""The operations that carry the cost of training, one per file.
+r"""The one numerical seam: factorisations, and the operations that carry the cost of training.
 
-Each file holds an operation's formula, the derivation of its gradient, the autograd function that
-calls the compiled loops of :mod:`deepwishart.native`, and its plain path in ordinary PyTorch. That
-serves other devices, machines without a compiler, and tests as the reference. Shapes that the
-compiled loops see have exactly one batch dimension; the functions here take any.
+Each operation is a function of tensors, defined in ordinary PyTorch. Beside its definition stand
+the CPU kernel, an autograd function around the compiled loops of :mod:`deepwishart.native`, and
+the derivation of its gradient; PyTorch's dispatcher chooses
+(:mod:`deepwishart.numerics.operation`).
+Loops see exactly one batch dimension; operations take any.
 """

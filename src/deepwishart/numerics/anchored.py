@@ -21,14 +21,22 @@ trailing block of :math:`N` is the product of the trailing blocks of :math:`U`. 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from deepwishart.numerics import linalg
+from deepwishart.numerics.operation import (
+    compiled,
+    first_order,
+    operation,
+    shapes,
+)
+from deepwishart.numerics.rows import Conditional, constants
+from deepwishart.numerics.wishart import root_gradients, wishart_normaliser
 
-__all__ = ["Anchor", "anchor", "log_gamma_ratio"]
+__all__ = ["Anchor", "anchor", "draw_anchored", "log_gamma_ratio"]
 
 
 class Anchor(NamedTuple):
@@ -78,8 +86,8 @@ def anchor(lower: Tensor, targets: Tensor, precision_root: Tensor) -> Anchor:
         precision_root: :math:`M`, ``(..., P, P)``.
 
     >>> one = torch.ones(1, 1)
-    >>> anchor(2.0 * one, one, 0.5 * one).upper.item() ** 2  # R = 1
-    2.0...
+    >>> round(anchor(2.0 * one, one, 0.5 * one).upper.item() ** 2, 4)  # R = 1
+    2.0
     """
     R = lower.mT @ precision_root
     eye = torch.eye(R.shape[-1], dtype=R.dtype, device=R.device)
@@ -111,3 +119,183 @@ def log_gamma_ratio(squares: Tensor, prior: Tensor, concentration: Tensor, rate:
     at_prior = (prior - concentration) * squares.log() - (0.5 - rate) * squares
     constant = torch.lgamma(concentration) - torch.lgamma(prior) - prior * math.log(2.0)
     return (at_prior + constant - concentration * rate.log()).sum(-1)
+
+
+def draw_anchored(
+    scale: Tensor,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    targets: Tensor,
+    precision_root: Tensor,
+    epsilon: Tensor,
+    degrees: float,
+    *,
+    sticking: bool = True,
+    what: str = "matrix",
+) -> tuple[Tensor, Conditional]:
+    r"""The root :math:`F` of a draw :math:`G = F F^\top \sim q` from the anchored posterior and
+    :math:`\log p(G) - \log q(G)` there, with :math:`p` the Wishart of the same scale, so that all
+    Jacobians cancel:
+
+    .. math:: \log\frac pq = \sum_j \log \frac{\text{Gamma}(A_{jj}^2; \frac{\nu-j+1}2, \frac12)}
+              {\text{Gamma}(A_{jj}^2; \alpha_j, \beta_j)} + \sum_{i > j} \Big(
+              \tfrac12 \big(\epsilon_{ij}^2 - A_{ij}^2\big) - \log U_{ii}\Big).
+
+    A scale that does not factorise gets jitter, and the same noise.
+
+    Args:
+        scale: :math:`\Sigma`, ``(P, P)`` shared by all samples or ``(S, P, P)``.
+        gamma: standard gamma draws, ``(S, m)``, with their gradient in :math:`\alpha`.
+        concentration: :math:`\alpha`, ``(m,)``.
+        rate: :math:`\beta`, ``(m,)``.
+        targets: :math:`v`, ``(P, m)``.
+        precision_root: :math:`M`, ``(P, P)``.
+        epsilon: standard normal, ``(S, P, m)``.
+        degrees: :math:`\nu`.
+        sticking: score the gamma variables with :math:`\alpha, \beta` detached; the second sum has
+            no score term.
+        what: how error messages call the layer.
+
+    Returns:
+        The ratio ``(S,)``, and the root with the scale, for rows to be conditioned on.
+
+    >>> one, eye = torch.ones(3, 2, 1), torch.eye(2)
+    >>> parameters = one[:, 0], one[0, 0], one[0, 0], one[0], eye
+    >>> log_ratio, given = draw_anchored(eye, *parameters, one, degrees=1)
+    >>> log_ratio.shape, given.root.shape
+    (torch.Size([3]), torch.Size([3, 2, 1]))
+    """
+    rest = (gamma, concentration, rate, targets, precision_root, epsilon, degrees, sticking)
+    root, log_ratio, *found = linalg.with_jitter(
+        lambda matrix: anchored_draw(matrix, *rest), scale, what=f"the kernel matrix of {what}"
+    )
+    inverse, weights, form, solved = found
+    return log_ratio, Conditional(scale, inverse, root, weights, form, solved)
+
+
+def plain_anchored_draw(
+    scale: Tensor,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    targets: Tensor,
+    precision_root: Tensor,
+    epsilon: Tensor,
+    degrees: float,
+    sticking: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The root, the ratio, what else :class:`~deepwishart.numerics.rows.Conditional` holds, and 0
+    or the pivot of the scale that failed."""
+    lower, inverse, failed = linalg.cholesky_inverse(scale)
+    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    lower = torch.where((failed == 0)[..., None, None], lower, identity)
+    squares = gamma / rate
+    known = anchor(lower, targets, precision_root)
+    factor = known.draw(squares.sqrt(), epsilon)
+    if sticking:
+        concentration, rate = concentration.detach(), rate.detach()
+    steps = torch.arange(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    gammas = log_gamma_ratio(squares, 0.5 * (degrees - steps), concentration, rate)
+    normals = 0.5 * (epsilon.tril(-1).square() - factor.tril(-1).square()).sum((-2, -1))
+    log_ratio = normals - known.log_volume() + gammas
+    return lower @ factor, log_ratio, inverse, factor, *constants(inverse, factor), failed
+
+
+anchored_draw = operation(plain_anchored_draw)
+
+
+@compiled(plain_anchored_draw)
+def _(
+    scale: Tensor,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    targets: Tensor,
+    precision_root: Tensor,
+    epsilon: Tensor,
+    degrees: float,
+    sticking: bool,
+) -> tuple[Tensor, ...]:
+    pull = precision_root @ (precision_root.mT @ targets)
+    precision = precision_root @ precision_root.mT
+    tensors = (gamma, concentration, rate, pull, precision, epsilon)
+    found = AnchoredDraw.apply(
+        linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
+    )
+    root, log_ratio, inverse, factor, form, solved, _, failed, *_ = found
+    log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
+    inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
+    return root, log_ratio, inverse, factor, form, solved, failed.reshape(scale.shape[:-2])
+
+
+class AnchoredDraw(torch.autograd.Function):
+    r"""From :math:`\Sigma`, :math:`\Lambda = M M^\top` and :math:`t = \Lambda v`. Since
+    :math:`R M^\top L = R R^\top = N - I`, with :math:`d_j = A_{jj}` and the mask :math:`m`
+
+    .. math:: N = I + L^\top \Lambda L = U U^\top, \quad r = L^\top t - (N - I)_{:,:m} D, \quad
+              W = U^{-1} r, \quad Z = m \odot (W + \epsilon), \quad A = U^{-\top} Z + D .
+
+    **Gradients** for :math:`\bar A`, which has :math:`-c A` of the ratio's gradient :math:`c` in it
+    as in :class:`~deepwishart.numerics.wishart.WishartDraw`, whose density differs in
+    :math:`\sigma_{ij} = 1/U_{ii}` alone. Below the diagonal
+    :math:`\bar Z = U^{-1} (m \odot \bar A)`, :math:`\bar W = m \odot \bar Z`,
+    :math:`\bar r = U^{-\top} \bar W`, and the factor receives outer products,
+
+    .. math:: U^\top \bar U &= -Z \bar Z^\top - \bar W W^\top
+              - c \operatorname{diag}(\min(i - 1, m)), \\
+              \bar N &= U^{-\top} \tfrac12 (\Phi(U^\top \bar U) + \Phi(U^\top \bar U)^\top) U^{-1}
+              - \bar r D,
+
+    :math:`\Phi` keeping the *upper* triangle with half the diagonal. With
+    :math:`B = \bar N + \bar N^\top`
+
+    .. math:: L^\top \bar L = (L^\top \bar F) A^\top + L^\top t\, \bar r^\top + (N - I) B, \quad
+              \bar\Lambda = \tfrac12 \sum_s L B L^\top, \quad \bar t = \sum_s L \bar r, \quad
+              \bar d_j = \bar A_{jj} - \sum_i \bar r_{ij} (N - I)_{ij},
+
+    and the gamma variables receive :math:`\bar d` as there.
+    """
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return torch.ops.deepwishart.anchored_draw_forward(*inputs[:-1])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _, gamma, concentration, rate, _, _, epsilon, *ctx.options = inputs
+        _, _, inverse, factor, form, solved, lower, failed, *rest = output
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(form, solved, lower, failed, *rest)
+        parameters = (gamma, concentration, rate, epsilon)
+        ctx.save_for_backward(*parameters, inverse, lower, factor, *rest)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        parameters, kept, factor = saved[:4], saved[4:], saved[6]
+        found = torch.ops.deepwishart.anchored_draw_backward(
+            *parameters, *ctx.options, *kept, *root_gradients(gradients, factor)
+        )
+        return *found, None, None, None
+
+
+@shapes("anchored_draw_forward")
+def _(scale: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    pull, _, epsilon = rest[3:6]
+    square, narrow = torch.empty_like, torch.empty_like
+    failed = scale.new_empty(scale.shape[:1], dtype=torch.int32)
+    first = narrow(epsilon), epsilon.new_empty(epsilon.shape[0]), square(scale), narrow(epsilon)
+    draw = *first, square(scale), narrow(epsilon), square(scale), failed
+    pulled = pull.new_empty(scale.shape[0], *pull.shape)
+    return *draw, square(scale), square(scale), pulled, narrow(epsilon), narrow(epsilon)
+
+
+@shapes("anchored_draw_backward")
+def _(*saved: Any) -> tuple[Tensor, ...]:
+    gamma, concentration, rate, epsilon = saved[:4]
+    inverse = saved[6]
+    pull, precision = epsilon.new_empty(epsilon.shape[1:]), inverse.new_empty(inverse.shape[1:])
+    alike = (torch.empty_like(t) for t in (inverse, gamma, concentration, rate))
+    return *alike, pull, precision

@@ -10,12 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart import native
-from deepwishart.native.fakes import fake, fake_like
-from deepwishart.numerics.batches import flatten, flatten_all, or_zero, row_pieces
-from deepwishart.numerics.first_order import Operation, first_order
+from deepwishart.numerics.linalg import flatten, flatten_all
+from deepwishart.numerics.operation import (
+    compiled,
+    first_order,
+    operation,
+    or_zero,
+    shapes,
+    shapes_like,
+)
 
-__all__ = ["Cross", "GaussianKernel", "gaussian_square"]
+__all__ = ["Cross", "GaussianKernel", "formed", "gaussian_square"]
+
+_CACHED_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -81,28 +88,59 @@ def formed(cross: Cross) -> Tensor:
     return cross.form() if isinstance(cross, GaussianKernel) else cross
 
 
-def row_blocks(cross: Cross, *others: Tensor) -> Iterator[tuple[Tensor | None, ...]]:
-    """For pieces of rows, the arguments of a compiled operation: ``others`` and the five that say
-    what the kernel matrix is, all with one batch dimension. They are the matrix, or features of
-    both sides and two scales."""
+def parts_of(cross: Cross) -> tuple[Tensor | None, ...]:
+    """The matrix, or what it is to be formed from: the five arguments by which operations take
+    either."""
     if isinstance(cross, GaussianKernel):
-        for piece in row_pieces(cross.right, dim=-2):
-            *given, left, right = flatten_all(*others, cross.left, piece)
-            yield *given, None, left, right, cross.log_height, cross.log_lengthscale
-    else:
+        return None, cross.left, cross.right, cross.log_height, cross.log_lengthscale
+    return cross, None, None, None, None
+
+
+def formed_from(
+    cross: Tensor | None,
+    left: Tensor | None,
+    right: Tensor | None,
+    log_height: Tensor | None,
+    log_lengthscale: Tensor | None,
+) -> Tensor:
+    """The matrix that :func:`parts_of` took apart."""
+    if cross is not None:
+        return cross
+    assert left is not None and right is not None
+    assert log_height is not None and log_lengthscale is not None
+    return GaussianKernel(left, right, log_height, log_lengthscale).form()
+
+
+def row_pieces(tensor: Tensor, dim: int) -> Sequence[Tensor]:
+    """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
+    if tensor.shape[dim] <= _CACHED_ROWS:
+        return [tensor]
+    pieces: tuple[Tensor, ...] = tensor.split(_CACHED_ROWS, dim=dim)
+    return pieces
+
+
+def row_blocks(parts: Sequence[Tensor | None], *others: Tensor) -> Iterator[tuple[Any, ...]]:
+    """For pieces of rows, the arguments of a compiled loop: ``others`` and :func:`parts_of` the
+    kernel matrix, all with one batch dimension."""
+    cross, left, right, *scales = parts
+    if cross is not None:
         for piece in row_pieces(cross, dim=-1):
-            yield *flatten_all(*others, piece), None, None, None, None
+            yield *flatten_all(*others, piece), None, None, *scales
+    else:
+        assert left is not None and right is not None
+        for piece in row_pieces(right, dim=-2):
+            *given, own, rows = flatten_all(*others, left, piece)
+            yield *given, None, own, rows, *scales
 
 
 def kept_cross(inputs: tuple[Any, ...], kept: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What the gradient needs of the last five inputs: the matrix, and where an operation formed
-    it, the scaled features and the lengthscale."""
+    """What the gradient needs of the last five inputs: the matrix, and where a loop formed it, the
+    scaled features and the lengthscale."""
     return (inputs[-5], None, None, None) if inputs[-4] is None else (*kept, inputs[-1])
 
 
 def cross_gradients(found: Sequence[Tensor], formed: bool) -> tuple[Tensor | None, ...]:
-    """The gradients of those five, from an operation's: that of the matrix is empty, or all
-    others are."""
+    """The gradients of those five, from a loop's: the matrix's is empty, or all others are."""
     matrix, *features = found
     return (None, *features) if formed else (matrix, None, None, None, None)
 
@@ -123,24 +161,30 @@ def gaussian_square(
     tensor([[1., 1.],
             [1., 1.]])
     """
-    if native.operations(features) is None:
-        return plain_gaussian_square(features, log_height, log_lengthscale, jitter=jitter)
-    kernel, _ = GaussianSquare.apply(flatten(features), log_height, log_lengthscale, jitter)
-    return kernel.reshape(*features.shape[:-1], features.shape[-2])
+    return square(features, log_height, log_lengthscale, jitter)
 
 
 def plain_gaussian_square(
-    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, jitter: float = 0.0
+    features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
 ) -> Tensor:
-    """The same in ordinary PyTorch."""
+    """The definition of :func:`gaussian_square`."""
     half = GaussianKernel(features, features, log_height - math.log(2.0), log_lengthscale).form()
     matrix = half + half.mT
     matrix.detach().diagonal(dim1=-2, dim2=-1).copy_(log_height.detach().exp())
     own = (jitter * log_height.exp()).expand(matrix.shape[:-1])
-    return matrix + torch.diag_embed(own) if jitter else matrix
+    return matrix + torch.diag_embed(own)
 
 
-class GaussianSquare(Operation):
+square = operation(plain_gaussian_square)
+
+
+@compiled(plain_gaussian_square)
+def _(features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float) -> Tensor:
+    kernel, _ = GaussianSquare.apply(flatten(features), log_height, log_lengthscale, jitter)
+    return kernel.reshape(*features.shape[:-1], features.shape[-2])
+
+
+class GaussianSquare(torch.autograd.Function):
     r"""With :math:`a = x/\ell` and :math:`\bar E = (\bar K + \bar K^\top) \odot K` the gradient of
     the exponent, whose diagonal no feature changes,
 
@@ -172,24 +216,24 @@ class GaussianSquare(Operation):
         return *to_inputs, None
 
 
-@fake("gaussian_square_forward")
+@shapes("gaussian_square_forward")
 def _(features: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     batch, size, _ = features.shape
     return features.new_empty(batch, size, size), torch.empty_like(features)
 
 
-fake_like("gaussian_square_backward", 0, 2, 2)
+shapes_like("gaussian_square_backward", 0, 2, 2)
 
 
-def fake_cross(cross: Tensor | None, left: Any, right: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """What operations return of a matrix that they formed, or three times nothing."""
+def cross_shapes(cross: Tensor | None, left: Any, right: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """What loops return of a matrix that they formed, or three times nothing."""
     if cross is not None:
         return cross.new_empty(0), cross.new_empty(0), cross.new_empty(0)
     matrix = left.new_empty(*left.shape[:2], right.shape[1])
     return matrix, torch.empty_like(left), torch.empty_like(right)
 
 
-def fake_cross_gradients(cross: Tensor, a: Any, b: Any) -> tuple[Tensor, ...]:
+def cross_gradient_shapes(cross: Tensor, a: Any, b: Any) -> tuple[Tensor, ...]:
     """The counterpart of :func:`cross_gradients`."""
     features = (cross.new_empty(0), cross.new_empty(0))
     features = features if a is None else (torch.empty_like(a), torch.empty_like(b))

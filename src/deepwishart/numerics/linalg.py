@@ -7,12 +7,19 @@ definite is factorised, and what happens when rounding says that it is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from deepwishart.numerics.cholesky import cholesky_inverse
+from deepwishart.numerics.operation import (
+    compiled,
+    contiguous,
+    first_order,
+    operation,
+    shapes,
+    shapes_like,
+)
 
 __all__ = [
     "LARGEST_JITTER",
@@ -22,9 +29,13 @@ __all__ = [
     "cholesky",
     "default_jitter",
     "factor",
+    "factorisable",
+    "flatten",
+    "flatten_all",
     "log_det",
     "solve_lower",
     "solve_upper",
+    "with_jitter",
 ]
 
 LARGEST_JITTER = 1e-2
@@ -100,20 +111,40 @@ def cholesky(
     tensor([[2., 0.],
             [1., 1.]])
     """
-    (lower,) = _with_jitter(torch.linalg.cholesky_ex, matrix, jitter, relative_to, what, strict)
+    (lower,) = with_jitter(
+        torch.linalg.cholesky_ex,
+        matrix,
+        jitter=jitter,
+        relative_to=relative_to,
+        what=what,
+        strict=strict,
+    )
     return lower
 
 
 def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Factor:
-    r"""The factor :math:`L` of :math:`K + \epsilon \bar k I` and its inverse, as one operation
-    (:mod:`deepwishart.numerics.cholesky`); jitter and failure are handled as in
-    :func:`cholesky`.
+    r"""The factor :math:`L` of :math:`K + \epsilon \bar k I` and its inverse, as one operation;
+    jitter and failure are handled as in :func:`cholesky`.
 
     >>> lower, inverse = factor(torch.tensor([[4.0, 2.0], [2.0, 2.0]]))
     >>> torch.allclose(lower @ inverse, torch.eye(2))
     True
     """
-    return Factor(*_with_jitter(cholesky_inverse, matrix, jitter, None, what))
+    return Factor(*with_jitter(cholesky_inverse, matrix, jitter=jitter, what=what))
+
+
+def factorisable(matrix: Tensor, *, what: str = "matrix") -> Tensor:
+    """The matrix itself, or with the smallest jitter tried with which it factorises.
+
+    >>> factorisable(torch.eye(1))
+    tensor([[1.]])
+    """
+
+    def attempt(tried: Tensor) -> Sequence[Tensor]:
+        return tried, cholesky_inverse(tried.detach())[2]
+
+    (found,) = with_jitter(attempt, matrix, what=what)
+    return found
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
@@ -145,16 +176,22 @@ def log_det(lower: Tensor) -> Tensor:
     return 2.0 * lower.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def _with_jitter(
+def with_jitter(
     factorise: Callable[[Tensor], Sequence[Tensor]],
     matrix: Tensor,
-    jitter: float,
-    relative_to: Tensor | None,
-    what: str,
+    *,
+    jitter: float = 0.0,
+    relative_to: Tensor | None = None,
+    what: str = "matrix",
     strict: bool = False,
 ) -> Sequence[Tensor]:
     """All but the last result of ``factorise``, which says where it failed, with the smallest
-    jitter tried that makes it succeed."""
+    jitter tried that makes it succeed.
+
+    >>> (lower,) = with_jitter(torch.linalg.cholesky_ex, torch.ones(2, 2))
+    >>> bool(lower[1, 1] > 0)
+    True
+    """
     *found, failed = factorise(add_jitter(matrix, jitter, relative_to) if jitter else matrix)
     if not failed.any():
         return found
@@ -182,3 +219,81 @@ def _with_jitter(
         "or remove duplicate rows; during training, lower the learning rate.",
         what,
     )
+
+
+def plain_cholesky_inverse(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r""":math:`K \mapsto (L, L^{-1})` with :math:`K = L L^\top`, both ``(..., P, P)``, and per
+    matrix 0 or the pivot that failed ``(...)``; where one did, the factors are not valid."""
+    lower, failed = torch.linalg.cholesky_ex(matrix)
+    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    inverse = torch.linalg.solve_triangular(lower, identity.expand_as(lower), upper=False)
+    return lower, inverse, failed
+
+
+cholesky_inverse = operation(plain_cholesky_inverse)
+
+
+@compiled(plain_cholesky_inverse)
+def _(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    lower, inverse, failed = CholeskyInverse.apply(flatten(matrix))
+    batch = matrix.shape[:-2]
+    return lower.reshape(matrix.shape), inverse.reshape(matrix.shape), failed.reshape(batch)
+
+
+class CholeskyInverse(torch.autograd.Function):
+    r"""Let :math:`X = L^{-1}\, dK\, L^{-\top}` and :math:`\Phi` keep the lower triangle with half
+    the diagonal. Then :math:`dL = L\, \Phi(X)` and :math:`dL^{-1} = -\Phi(X)\, L^{-1}`, so
+
+    .. math:: \langle \bar L, dL \rangle + \langle \overline{L^{-1}}, dL^{-1} \rangle
+              = \langle L^\top \bar L - \overline{L^{-1}} L^{-\top}, \Phi(X) \rangle
+              = \langle M, \Phi(X) \rangle
+
+    and :math:`\bar K = L^{-\top}\, \tfrac12 (\Phi(M) + \Phi(M)^\top)\, L^{-1}`. At most four
+    products of size :math:`P^3`, however many solves were made with the factor. Entries of the
+    incoming gradients above the diagonal never reach the lower triangle of :math:`M`.
+    """
+
+    @staticmethod
+    def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.ops.deepwishart.cholesky_inverse_forward(matrix)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        lower, inverse, failed = output
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(failed)
+        ctx.save_for_backward(lower, inverse)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor | None) -> Tensor | None:
+        if gradients[0] is None and gradients[1] is None:
+            return None
+        incoming = map(contiguous, gradients[:2])
+        return torch.ops.deepwishart.cholesky_inverse_backward(*ctx.saved_tensors, *incoming)
+
+
+@shapes("cholesky_inverse_forward")
+def _(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    failed = matrix.new_empty(matrix.shape[:1], dtype=torch.int32)
+    return torch.empty_like(matrix), torch.empty_like(matrix), failed
+
+
+shapes_like("cholesky_inverse_backward", 1)
+
+
+def flatten(tensor: Tensor) -> Tensor:
+    """All batch dimensions as one, which may be of size 1, and contiguous: what compiled loops
+    take."""
+    if tensor.ndim == 3:
+        return tensor.contiguous()
+    return (tensor.unsqueeze(0) if tensor.ndim == 2 else tensor.flatten(0, -3)).contiguous()
+
+
+def flatten_all(*tensors: Tensor) -> list[Tensor]:
+    """Matrices whose batch dimensions broadcast, with one in common."""
+    batches = [t.shape[:-2] for t in tensors]
+    if batches.count(batches[0]) == len(batches):  # usual; to broadcast costs a small product
+        return [flatten(t) for t in tensors]
+    batch = torch.broadcast_shapes(*batches)
+    return [flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]

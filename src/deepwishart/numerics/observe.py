@@ -7,11 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart import native
-from deepwishart.native.fakes import fake, fake_like
 from deepwishart.numerics import linalg
-from deepwishart.numerics.batches import contiguous, flatten
-from deepwishart.numerics.first_order import Operation, first_order
+from deepwishart.numerics.operation import (
+    compiled,
+    contiguous,
+    first_order,
+    operation,
+    shapes,
+    shapes_like,
+)
 
 __all__ = ["Observations", "observe"]
 
@@ -38,7 +42,8 @@ class Observations(NamedTuple):
 
 def observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -> Observations:
     r"""Condition :math:`\mathcal N(0, K)` on observing :math:`M^\top v` with unit noise:
-    :math:`B = I + M^\top K M = L_B L_B^\top`. Since :math:`B \ge I`, no jitter is needed.
+    :math:`B = I + M^\top K M = L_B L_B^\top`. Since :math:`B \ge I`, :math:`K` needs no jitter as
+    long as its entries are of a reasonable size.
 
     Args:
         kernel: :math:`K`, ``(..., P, P)``.
@@ -51,44 +56,55 @@ def observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -> Obse
     >>> observed.whitened.item(), observed.trace.item(), observed.solved.item()
     (2.0, 0.25, 1.0)
     """
-    if native.operations(kernel) is not None:
-        inverse, projection, whitened, numbers, _, failed = Observe.apply(
-            flatten(kernel), root.contiguous(), targets.contiguous()
-        )
-        if not failed.any():
-            return Observations(
-                inverse.reshape(kernel.shape),
-                projection.reshape(kernel.shape),
-                whitened.reshape(*kernel.shape[:-1], -1),
-                *numbers.reshape(*kernel.shape[:-2], 3).unbind(-1),
-            )
-    return plain_observe(kernel, root, targets, what=what)
+    *factors, numbers = linalg.with_jitter(
+        lambda matrix: pseudo_observations(matrix, root, targets), kernel, what=what
+    )
+    return Observations(*factors, *numbers.unbind(-1))
 
 
-def plain_observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -> Observations:
-    """The same in ordinary PyTorch."""
+def plain_pseudo_observations(
+    kernel: Tensor, root: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    r"""What :class:`Observations` lists, its three numbers as one tensor ``(..., 3)``, and 0 or the
+    pivot of :math:`B` that failed ``(...)``."""
     identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
-    parts = linalg.factor(root.mT @ kernel @ root + identity, what=what)
-    projection = parts.inverse @ root.mT
+    inner = root.mT @ kernel @ root + identity
+    lower, inverse, failed = linalg.plain_cholesky_inverse(inner)
+    projection = inverse @ root.mT
     whitened = projection @ targets
-    return Observations(
-        parts.inverse,
-        projection,
-        whitened,
-        linalg.log_det(parts.lower),
-        parts.inverse.square().sum((-2, -1)),
-        (parts.inverse.mT @ whitened).square().sum((-2, -1)),
+    squares = inverse.square(), (inverse.mT @ whitened).square()
+    numbers = [linalg.log_det(lower), *(each.sum((-2, -1)) for each in squares)]
+    return inverse, projection, whitened, torch.stack(numbers, dim=-1), failed
+
+
+pseudo_observations = operation(plain_pseudo_observations)
+
+
+@compiled(plain_pseudo_observations)
+def _(
+    kernel: Tensor, root: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    inverse, projection, whitened, numbers, _, failed = Observe.apply(
+        linalg.flatten(kernel), root.contiguous(), targets.contiguous()
+    )
+    batch = kernel.shape[:-2]
+    return (
+        inverse.reshape(kernel.shape),
+        projection.reshape(kernel.shape),
+        whitened.reshape(*kernel.shape[:-1], -1),
+        numbers.reshape(*batch, 3),
+        failed.reshape(batch),
     )
 
 
-class Observe(Operation):
+class Observe(torch.autograd.Function):
     r""":math:`(K, M, v) \mapsto (H, Y, w, (\log|B|, \operatorname{tr} B^{-1}, |H^\top w|^2))`.
 
     .. math:: B = I + M^\top K M = L L^\top, \quad H = L^{-1}, \quad Y = H M^\top, \quad w = Y v
 
     With :math:`n` the gradients of the three numbers, which are :math:`2 \sum_j \log L_{jj}`,
     :math:`|H|_F^2` and :math:`|H^\top w|^2`, and :math:`\Phi` as in
-    :class:`~deepwishart.numerics.cholesky.CholeskyInverse`:
+    :class:`~deepwishart.numerics.linalg.CholeskyInverse`:
 
     .. math:: \bar w' &= \bar w + 2 n_3 H H^\top w, \qquad \bar Y' = \bar Y + \bar w' v^\top, \qquad
               \bar v = Y^\top \bar w' \\
@@ -119,7 +135,7 @@ class Observe(Operation):
         return torch.ops.deepwishart.observe_backward(*ctx.saved_tensors, *incoming)
 
 
-@fake("observe_forward")
+@shapes("observe_forward")
 def _(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
     batch, size, _ = kernel.shape
     squares = (torch.empty_like(kernel) for _ in range(2))
@@ -128,4 +144,4 @@ def _(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
     return *squares, whitened, numbers, torch.empty_like(kernel), failed
 
 
-fake_like("observe_backward", 2, 0, 1)
+shapes_like("observe_backward", 2, 0, 1)

@@ -1,185 +1,348 @@
-r"""A draw from the approximate posterior of a Wishart layer, scored by posterior and prior."""
+r"""Densities of Gram matrices through their roots, and a draw from the approximate posterior of a
+Wishart layer, scored by posterior and prior.
+
+A Gram matrix is :math:`G = F F^\top` with a lower-trapezoidal root :math:`F = L A`, where
+:math:`\Sigma = L L^\top` is a scale and :math:`A` the (generalised, possibly singular) Bartlett
+factor
+
+.. math:: A \in \mathbb{R}^{P \times m}, \quad A_{jj}^2 \sim \text{Gamma}(\alpha_j, \beta_j), \quad
+          A_{i>j} \sim \mathcal{N}(\mu_{ij}, \sigma_{ij}^2), \quad A_{i<j} = 0
+
+with :math:`m = \min(P, \nu)` (Ober & Aitchison 2021, Sec. 3.1). The Wishart is the special case
+:math:`\alpha_j = (\nu - j + 1)/2, \beta_j = 1/2, \mu = 0, \sigma = 1`.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from deepwishart import native
-from deepwishart.distributions import GeneralisedSingularWishart, Wishart
-from deepwishart.distributions.bartlett import factor_noise
-from deepwishart.native.fakes import fake
 from deepwishart.numerics import linalg
-from deepwishart.numerics.batches import contiguous, flatten
-from deepwishart.numerics.draw_rows import Conditional
-from deepwishart.numerics.first_order import Operation, first_order
+from deepwishart.numerics.mixing import log_mixing_volume, log_scale_volume, mix, unmix
+from deepwishart.numerics.operation import (
+    compiled,
+    contiguous,
+    first_order,
+    operation,
+    shapes,
+    shapes_like,
+)
+from deepwishart.numerics.rows import Conditional, constants
 
-__all__ = ["draw_and_score"]
+__all__ = [
+    "bartlett_factor",
+    "draw_wishart",
+    "log_density_of_factor",
+    "log_density_of_root",
+    "log_multivariate_gamma",
+    "scored_root",
+    "wishart_normaliser",
+]
 
 
-def draw_and_score(
-    posterior: GeneralisedSingularWishart,
-    prior: Wishart,
-    num_samples: int,
-    *,
-    sticking_the_landing: bool = True,
-    generator: torch.Generator | None = None,
-    what: str = "matrix",
-) -> tuple[Tensor, Conditional]:
-    r"""Draw :math:`\Lambda` with :math:`G = \Lambda \Lambda^\top \sim q` and evaluate
-    :math:`\log p(G) - \log q(G)` there.
+def bartlett_factor(
+    gamma: Tensor,
+    rate: float | Tensor,
+    loc: float | Tensor,
+    deviation: float | Tensor,
+    epsilon: Tensor,
+) -> Tensor:
+    r""":math:`A_{jj} = \sqrt{\gamma_j/\beta_j}`, :math:`A_{i>j} = \mu_{ij} + \sigma_{ij}
+    \epsilon_{ij}`.
 
-    Both distributions are given by their scale matrices, ``(P, P)`` shared by all samples or
-    ``(S, P, P)``. The plain path is
-    :meth:`~deepwishart.distributions.GeneralisedSingularWishart.rsample_root_with_log_prob` of the
-    one and :meth:`~deepwishart.distributions.Wishart.log_prob_root` of the other; the compiled one
-    does the same in one operation. Matrices that do not factorise get jitter on the plain path.
+    Squares that underflow are raised to the smallest normal number of the dtype, so that
+    :math:`\log A_{jj}` is finite.
 
     Args:
-        posterior: :math:`q`.
-        prior: :math:`p`, of the same degrees of freedom.
-        num_samples: S.
-        sticking_the_landing: score :math:`q` with the parameters of its Bartlett factor detached.
-        generator: source of randomness; PyTorch's default generator if ``None``.
-        what: what error messages call the layer.
+        gamma: standard gamma draws, ``(..., m)``, with their gradient in :math:`\alpha`.
+        rate: :math:`\beta`, ``(..., m)``.
+        loc: :math:`\mu`, ``(..., P, m)``.
+        deviation: :math:`\sigma`, likewise.
+        epsilon: standard normal, likewise.
+
+    >>> bartlett_factor(torch.ones(1), 0.25, 3.0, 1.0, torch.ones(2, 1))
+    tensor([[2.],
+            [4.]])
+    """
+    squares = gamma / rate
+    # On the detached tensor: the clamp changes the value and leaves the gradient alone.
+    squares.detach().clamp_(min=torch.finfo(squares.dtype).tiny)
+    lower = (loc + deviation * epsilon).tril(-1)
+    return torch.diagonal_scatter(lower, squares.sqrt(), dim1=-2, dim2=-1)
+
+
+def log_density_of_factor(
+    factor: Tensor, concentration: Tensor, rate: Tensor, loc: Tensor, deviation: Tensor
+) -> Tensor:
+    r"""Log density of :math:`A A^\top` on its free elements (Definition 1 with :math:`L = I`).
+
+    .. math:: \sum_{j \le m} \Big[\log \text{Gamma}(A_{jj}^2; \alpha_j, \beta_j)
+              - (P - j) \log A_{jj}\Big]
+              + \sum_{j \le m,\, i > j} \log \mathcal{N}(A_{ij}; \mu_{ij}, \sigma_{ij}^2)
+
+    Args:
+        factor: :math:`A`, ``(..., P, m)``.
+        concentration: :math:`\alpha`, ``(..., m)``.
+        rate: :math:`\beta`, likewise.
+        loc: :math:`\mu`, ``(..., P, m)``.
+        deviation: :math:`\sigma`, likewise; what is not below the diagonal is not read.
+
+    >>> one = torch.ones(1)
+    >>> log_density_of_factor(one[None], one, one, one[None], one[None])  # an exponential, at 1
+    tensor(-1.)
+    """
+    num_rows, rank = factor.shape[-2:]
+    diagonal = factor.diagonal(dim1=-2, dim2=-1)
+    # (A_jj^2)^(alpha_j - 1) / A_jj^(P - j) is one power of A_jj.
+    beyond = torch.arange(num_rows - 1, num_rows - 1 - rank, -1, device=factor.device)
+    power = 2.0 * (concentration - 1.0) - beyond
+    gamma = torch.addcmul(power * diagonal.log(), rate, diagonal.square(), value=-1)
+    gamma = gamma + (concentration * rate.log() - concentration.lgamma())
+    whitened = ((factor - loc) / deviation).tril(-1)
+    volume = deviation.log().tril(-1).sum((-2, -1))
+    num_normal = num_rows * rank - rank * (rank + 1) // 2
+    normal = -0.5 * whitened.square().sum((-2, -1)) - volume
+    return gamma.sum(-1) + normal - 0.5 * num_normal * math.log(2.0 * math.pi)
+
+
+def log_density_of_root(
+    root: Tensor, whitened: Tensor, log_det: Tensor, degrees: float | Tensor
+) -> Tensor:
+    r"""The Wishart's log density of :math:`G = F F^\top`, singular or not.
+
+    .. math:: (\nu - P - 1) \sum_j \log F_{jj} - \tfrac12 |L^{-1} F|^2
+              - \tfrac\nu2 \log|\Sigma| - \text{const}
+
+    (Appendix D with a general scale), since :math:`\operatorname{tr}(\Sigma^{-1} G) = |L^{-1} F|^2`
+    and :math:`\log|G_{:m,:m}| = 2 \sum_j \log F_{jj}`.
+
+    Args:
+        root: :math:`F`, ``(..., P, m)``.
+        whitened: :math:`L^{-1} F`, likewise.
+        log_det: :math:`\log|\Sigma|`, ``(...)``.
+        degrees: :math:`\nu`.
+
+    >>> one = torch.ones(1, 1)
+    >>> log_density_of_root(one, one, torch.tensor(0.0), 2)  # an exponential of rate 1/2, at 1
+    tensor(-1.1931)
+    """
+    num_rows, rank = root.shape[-2:]
+    log_diagonal = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    power = (degrees - num_rows - 1) * log_diagonal
+    quadratic = whitened.square().sum((-2, -1)) + degrees * log_det
+    return power - 0.5 * quadratic - wishart_normaliser(degrees, num_rows, rank)
+
+
+def wishart_normaliser(degrees: float | Tensor, num_rows: int, rank: int) -> float | Tensor:
+    r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`, all
+    of the log density that depends on :math:`\nu` alone."""
+    factors = 0.5 * num_rows * math.log(2.0) + 0.5 * (num_rows - rank) * math.log(math.pi)
+    return degrees * factors + log_multivariate_gamma(degrees, rank)
+
+
+def log_multivariate_gamma(df: float | Tensor, rank: int) -> float | Tensor:
+    r""":math:`\log \Gamma_m(\nu / 2) = \tfrac{m (m-1)}4 \log\pi
+    + \sum_{j \le m} \log\Gamma(\tfrac{\nu - j + 1}2)`.
+
+    Computed without tensors for a number, since it is evaluated once per layer and step.
+    """
+    if isinstance(df, Tensor):
+        return torch.special.multigammaln(0.5 * df, rank)
+    gammas = sum(math.lgamma(0.5 * (df - j)) for j in range(rank))
+    return 0.25 * rank * (rank - 1) * math.log(math.pi) + gammas
+
+
+def scored_root(
+    lower: Tensor,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    loc: Tensor,
+    deviation: Tensor,
+    epsilon: Tensor,
+    sticking: bool,
+    rows: Tensor | None = None,
+    columns: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""The root :math:`F = L R T C` of the paper's family, with mixed rows and columns if wanted,
+    and :math:`\log q(F F^\top)` there (Definition 1). :math:`T` is at hand: no factorisation.
+
+    *Sticking the landing* scores with :math:`\alpha, \beta, \mu, \sigma, R, C` detached, so that
+    their gradients flow along the sample only; what this leaves out has expectation zero. For
+    :math:`R` and :math:`C`, the density is that of :math:`T = \bar R^{-1} A \bar C^{-1}`,
+    :math:`A = R T C`, with bars for what is detached: it is :math:`G` that is held fixed, and not
+    :math:`T` (:doc:`/theory`). :math:`L` is never detached: lower layers reach the density through
+    it.
+
+    >>> one = torch.ones(1, 1)
+    >>> scored_root(2.0 * one, one[0], one[0], one[0], one, one, one, sticking=False)
+    (tensor([[2.]]), tensor(-2.3863))
+    """
+    factor = bartlett_factor(gamma, rate, loc, deviation, epsilon)
+    mixed = mix(factor, rows, columns)
+    num_rows, rank = factor.shape[-2:]
+    parameters = [concentration, rate, loc, deviation]
+    if sticking:
+        parameters = [parameter.detach() for parameter in parameters]
+        rows, columns = (None if m is None else m.detach() for m in (rows, columns))
+        if mixed is not factor:
+            # The value of T is known without the error of the solves; only their gradient
+            # is wanted.
+            again = unmix(mixed, rows, columns)
+            factor = factor.detach() + (again - again.detach())
+    log_q = log_density_of_factor(factor, *parameters) - log_scale_volume(lower, rank)
+    return lower @ mixed, log_q - log_mixing_volume(rows, columns, num_rows, rank)
+
+
+def draw_wishart(
+    scale: Tensor,
+    posterior_scale: Tensor | None,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    loc: Tensor,
+    deviation: Tensor,
+    epsilon: Tensor,
+    degrees: float,
+    *,
+    sticking: bool = True,
+    rows: Tensor | None = None,
+    columns: Tensor | None = None,
+    what: str = "matrix",
+) -> tuple[Tensor, Conditional]:
+    r"""The root :math:`F` of a draw :math:`G = F F^\top \sim q` and
+    :math:`\log p(G) - \log q(G)` there, with :math:`p` the Wishart of scale :math:`\Sigma`.
+
+    A scale that does not factorise gets jitter, and the same noise.
+
+    Args:
+        scale: :math:`\Sigma`, of the prior, ``(P, P)`` shared by all samples or ``(S, P, P)``.
+        posterior_scale: of :math:`q`, likewise; that of the prior if ``None``.
+        gamma: standard gamma draws, ``(S, m)``, with their gradient in :math:`\alpha`.
+        concentration: :math:`\alpha`, ``(m,)``.
+        rate: :math:`\beta`, ``(m,)``.
+        loc: :math:`\mu`, ``(P, m)``.
+        deviation: :math:`\sigma`, ``(P, m)``.
+        epsilon: standard normal, ``(S, P, m)``.
+        degrees: :math:`\nu`.
+        sticking: score as :func:`scored_root` does.
+        rows: :math:`R`, ``(P, P)``, or ``None``.
+        columns: :math:`C`, ``(m, m)``, or ``None``.
+        what: how error messages call the layer.
 
     Returns:
         The ratio ``(S,)``, and the root with the prior's scale, for rows to be conditioned on.
 
-    >>> from deepwishart.distributions import Wishart
-    >>> alpha, beta, zero, one = torch.ones(1), torch.ones(1), torch.zeros(2, 1), torch.ones(2, 1)
-    >>> q = GeneralisedSingularWishart(1, alpha, beta, zero, one, covariance_matrix=torch.eye(2))
-    >>> ratio, given = draw_and_score(q, Wishart(1, covariance_matrix=torch.eye(2)), num_samples=3)
-    >>> given.root.shape, ratio.shape
-    (torch.Size([3, 2, 1]), torch.Size([3]))
+    >>> one, eye = torch.ones(3, 2, 1), torch.eye(2)
+    >>> parameters = one[:, 0], one[0, 0], one[0, 0], one[0], one[0]
+    >>> log_ratio, given = draw_wishart(eye, None, *parameters, one, degrees=1)
+    >>> log_ratio.shape, given.root.shape
+    (torch.Size([3]), torch.Size([3, 2, 1]))
     """
-    options: Any = {"sticking_the_landing": sticking_the_landing, "generator": generator}
-    if posterior.has_simple_factor and native.operations(prior.covariance_matrix) is not None:
-        before = None if generator is None else generator.get_state()
-        draw = _compiled(posterior, prior, num_samples, **options)
-        if draw is not None:
-            return draw
-        if generator is not None and before is not None:
-            generator.set_state(before)
-    return plain_draw_and_score(posterior, prior, num_samples, what=what, **options)
-
-
-def plain_draw_and_score(
-    posterior: GeneralisedSingularWishart,
-    prior: Wishart,
-    num_samples: int,
-    *,
-    sticking_the_landing: bool = True,
-    generator: torch.Generator | None = None,
-    what: str = "matrix",
-) -> tuple[Tensor, Conditional]:
-    """The same with the distributions' own code."""
-    lower, inverse = linalg.factor(prior.covariance_matrix, what=f"the kernel matrix of {what}")
-    mixed = linalg.cholesky(posterior.covariance_matrix, what=f"the posterior scale of {what}")
-    root, log_q = posterior.with_scale_tril(mixed).rsample_root_with_log_prob(
-        () if mixed.ndim > 2 else (num_samples,),
-        sticking_the_landing=sticking_the_landing,
-        generator=generator,
+    if posterior_scale is not None:
+        named = f"the posterior scale of {what}"
+        posterior_scale = linalg.factorisable(posterior_scale, what=named)
+    rest = (gamma, concentration, rate, loc, deviation, epsilon, degrees, sticking, rows, columns)
+    root, log_ratio, *found = linalg.with_jitter(
+        lambda matrix: wishart_draw(matrix, posterior_scale, *rest),
+        scale,
+        what=f"the kernel matrix of {what}",
     )
-    given = Conditional.of(prior.covariance_matrix, inverse, root)
-    log_p = prior.with_scale_tril(lower).log_prob_root(root, whitened=given.weights)
-    return log_p - log_q, given
+    inverse, weights, form, solved = found
+    return log_ratio, Conditional(scale, inverse, root, weights, form, solved)
 
 
-def _compiled(
-    posterior: GeneralisedSingularWishart,
-    prior: Wishart,
-    num_samples: int,
-    sticking_the_landing: bool,
-    generator: torch.Generator | None,
-) -> tuple[Tensor, Conditional] | None:
-    scale = prior.covariance_matrix
-    mixed = posterior.mixed_scale
-    if mixed is not None and mixed.matrices is not scale:  # of something else than the prior's
-        mixed = None
-    gamma, epsilon = factor_noise(
-        torch.Size([num_samples]), posterior.dimension, posterior.concentration, generator
+def plain_wishart_draw(
+    scale: Tensor,
+    posterior_scale: Tensor | None,
+    gamma: Tensor,
+    concentration: Tensor,
+    rate: Tensor,
+    loc: Tensor,
+    deviation: Tensor,
+    epsilon: Tensor,
+    degrees: float,
+    sticking: bool,
+    rows: Tensor | None,
+    columns: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The root, the ratio, what else :class:`~deepwishart.numerics.rows.Conditional` holds, and 0
+    or the pivot of the prior's scale that failed."""
+    lower, inverse, failed = linalg.cholesky_inverse(scale)
+    own = lower if posterior_scale is None else linalg.cholesky_inverse(posterior_scale)[0]
+    parameters = (gamma, concentration, rate, loc, deviation, epsilon)
+    root, log_q = scored_root(own, *parameters, sticking, rows, columns)
+    weights = inverse @ root
+    log_p = log_density_of_root(root, weights, linalg.log_det(lower), degrees)
+    return root, log_p - log_q, inverse, weights, *constants(inverse, weights), failed
+
+
+wishart_draw = operation(plain_wishart_draw)
+
+
+@compiled(plain_wishart_draw)
+def _(scale: Tensor, posterior_scale: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+    *tensors, degrees, sticking, rows, columns = rest
+    if not (posterior_scale is rows is columns is None):
+        return _in_double(scale, posterior_scale, *rest)
+    *found, _, failed = WishartDraw.apply(
+        linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
     )
-    root, log_ratio, inverse, weights, form, solved, _, _, _, failed = ScoredDraw.apply(
-        flatten(scale),
-        flatten(posterior.covariance_matrix) if mixed is None else mixed.root.contiguous(),
-        None if mixed is None else mixed.weight,
-        gamma.contiguous(),
-        posterior.concentration.contiguous(),
-        posterior.rate.contiguous(),
-        posterior.loc.contiguous(),
-        posterior.scale.contiguous(),
-        epsilon.contiguous(),
-        contiguous(posterior.row_mixing),
-        contiguous(posterior.column_mixing),
-        float(prior._df),
-        sticking_the_landing,
-    )
-    if failed.any():
-        return None
-    log_ratio = log_ratio - prior.log_normaliser()
-    constants = (None, None) if scale.ndim == 2 else (form, solved)
-    return log_ratio, Conditional(scale, inverse.reshape(scale.shape), root, weights, *constants)
+    root, log_ratio, inverse, weights, form, solved = found
+    rank = weights.shape[-1]
+    log_ratio = log_ratio - wishart_normaliser(degrees, scale.shape[-1], rank)
+    inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
+    return root, log_ratio, inverse, weights, form, solved, failed.reshape(scale.shape[:-2])
 
 
-class ScoredDraw(Operation):
-    r"""From noise and two scale matrices :math:`\Sigma = L L^\top` (prior) and
-    :math:`\Sigma_q = R R^\top` (posterior) to a root and its score. The latter is given, or mixed
-    on the way, :math:`\Sigma_q = (1 - q)\, \Sigma + q\, V V^\top`.
+def _in_double(*arguments: Any) -> tuple[Tensor, ...]:
+    """The definition with two scales or mixing, in double precision. In single precision the
+    factors' rounding is as large as the jitter, and the ratio depends on every small pivot."""
+    dtype = arguments[0].dtype
+    exact: Any = [t.double() if isinstance(t, Tensor) else t for t in arguments]
+    *found, failed = plain_wishart_draw(*exact)
+    found = [t.to(dtype) for t in found]
+    return *found[:4], *constants(found[2], found[3]), failed
 
-    A Bartlett factor :math:`T_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`,
-    :math:`T_{jj} = \sqrt{g_j / \beta_j}`, gives :math:`A = R_\text{mix} T C_\text{mix}` (:math:`T`
-    itself without mixing) and :math:`F = R A`, :math:`w = L^{-1} F`. In the two densities of
-    :math:`G = F F^\top` (paper, Definition 1 and Appendix D) the powers of :math:`R_{jj}` add up to
-    :math:`|R|^\nu` for every rank, and those of :math:`T_{jj}` join the gamma density's, so that
-    with :math:`p_j = 2(\alpha_j - 1) - (P - j) - (\nu - P - 1)`
 
-    .. math:: \log\frac pq = \nu \log\frac{|R|}{|L|} - \tfrac12 |w|^2
-              - \sum_j \big[p_j \log T_{jj} - g_j + \alpha_j \log\beta_j - \log\Gamma(\alpha_j)\big]
+class WishartDraw(torch.autograd.Function):
+    r"""Where both scales are :math:`\Sigma = L L^\top`, the root is :math:`F = L A` and whitened
+    :math:`w = L^{-1} F = A`. In the two densities of :math:`G = F F^\top` (paper, Definition 1 and
+    Appendix D) all powers of :math:`L_{jj}` cancel, and those of :math:`A_{jj}` join, so that with
+    :math:`g_j = \beta_j A_{jj}^2` and :math:`p_j = 2 \alpha_j - \nu + j - 1`
+
+    .. math:: \log\frac pq = - \tfrac12 |A|^2
+              - \sum_j \big[p_j \log A_{jj} - g_j + \alpha_j \log\beta_j - \log\Gamma(\alpha_j)\big]
               + \sum_{i>j} \big[\tfrac12 \epsilon_{ij}^2 + \log\sigma_{ij}
               + \tfrac12 \log 2\pi\big] - \text{const}.
 
-    **Gradients** for incoming :math:`\bar F` and :math:`d = \overline{\log p/q}`. With
-    :math:`C = \Sigma^{-1}`, :math:`-\tfrac12|w|^2 - \nu\log|L|` has the slope :math:`-C F` in
-    :math:`F` and :math:`\tfrac12 C F F^\top C - \tfrac\nu2 C` in :math:`\Sigma`. Along the root,
-    :math:`\bar F' = \bar F + L^{-\top} \bar w - d\, C F` and :math:`\bar A = R^\top \bar F'`. With
-    :math:`\Phi` as in :class:`~deepwishart.numerics.cholesky.CholeskyInverse`, :math:`R` receives
-    :math:`\bar F' A^\top` and :math:`\nu d` over its diagonal, and :math:`L` what reaches
-    :math:`H = L^{-1}` directly or through :math:`w`:
+    **Gradients** for incoming :math:`\bar F`, :math:`\bar w` and :math:`d = \overline{\log p/q}`:
+    :math:`\bar A = L^\top \bar F + \bar w - d A`, and :math:`L` receives :math:`\bar F A^\top` and
+    what reaches :math:`H = L^{-1}`. With :math:`\Phi` as in
+    :class:`~deepwishart.numerics.linalg.CholeskyInverse`,
 
-    .. math:: M_R = R^\top \bar R = \bar A A^\top + \nu d\, I, \qquad
-              M_L = -\bar H H^\top - \bar w w^\top,
+    .. math:: M = (L^\top \bar F) A^\top - \bar H H^\top, \qquad
+              \bar\Sigma = L^{-\top} \tfrac12(\Phi(M) + \Phi(M)^\top) L^{-1},
 
-    whitened outer products in place of :math:`P^3` products; :math:`M_L` is zero in training, where
-    rows bypass :math:`H` and :math:`w` (:class:`~deepwishart.numerics.draw_rows.GaussianDraw`).
-    Both end as :math:`\bar\Sigma = L^{-\top} \tfrac12(\Phi(M) + \Phi(M)^\top) L^{-1}`. Where
-    scales are mixed, :math:`(1 - q)\, \bar\Sigma_q` goes on to :math:`\Sigma`,
-    :math:`2 q \sum_s \bar\Sigma_q V` to :math:`V` and
-    :math:`\sum_s \langle \bar\Sigma_q, V V^\top - \Sigma \rangle` to :math:`q`. A mixed factor
-    passes :math:`\bar T = R_\text{mix}^\top \bar A C_\text{mix}^\top` on, and for the factor
+    a whitened outer product in place of a :math:`P^3` product; :math:`\bar H` and :math:`\bar w`
+    are missing in training, where rows bypass them
+    (:class:`~deepwishart.numerics.rows.GaussianDraw`). For the factor
 
-    .. math:: \bar\mu = \bar T + d\, \epsilon/\sigma, \quad
-              \bar\sigma = \bar T \epsilon + d\, \epsilon^2/\sigma, \quad
-              h_j = \tfrac12 \bar T_{jj} T_{jj} - d\,(\tfrac12 p_j - g_j), \quad
+    .. math:: \bar\mu = \bar A + d\, \epsilon/\sigma, \quad
+              \bar\sigma = \bar A \epsilon + d\, \epsilon^2/\sigma, \quad
+              h_j = \tfrac12 \bar A_{jj} A_{jj} - d\,(\tfrac12 p_j - g_j), \quad
               \bar g_j = h_j / g_j, \quad \bar\beta_j = -h_j / \beta_j
 
     is all there is when sticking the landing. Otherwise the density's own dependence on its
     parameters is added: :math:`-d\,\epsilon/\sigma` to :math:`\bar\mu`,
     :math:`d\,(1 - \epsilon^2)/\sigma` to :math:`\bar\sigma`, :math:`d\,(g_j - \alpha_j)/\beta_j` to
     :math:`\bar\beta_j` and :math:`d\,(\psi(\alpha_j) - \log g_j)` to :math:`\bar\alpha_j`. The
-    gamma variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
-
-    Mixing matrices have ones on their diagonals, so that their volumes vanish. Stuck to the
-    landing, the density is that of :math:`T = R_\text{mix}^{-1} A C_\text{mix}^{-1}`, both held
-    fixed (``GeneralisedSingularWishart.rsample_root_with_log_prob``): its
-    slope :math:`t` in :math:`T` reaches :math:`A` as
-    :math:`R_\text{mix}^{-\top} t\, C_\text{mix}^{-\top}`, and the mixing matrices through
-    :math:`A`.
-
-    Scales without sample dimension are factorised once, with all samples as columns. The constant
-    is left to the prior.
+    gamma variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself. The
+    constant is added outside.
     """
 
     @staticmethod
@@ -188,58 +351,40 @@ class ScoredDraw(Operation):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        prior, posterior, weight, gamma, concentration, rate, _, deviation, *others = inputs
-        epsilon, rows, columns, *rest = others
-        _, _, inverse, weights, form, solved, bartlett, factor, mixed, failed = output
+        _, gamma, concentration, rate, _, deviation, epsilon, *ctx.options = inputs
+        _, _, inverse, weights, form, solved, lower, failed = output
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(form, solved, bartlett, factor, mixed, failed)
-        ctx.degrees, ctx.sticking = rest
-        scales = (None, None, None) if weight is None else (prior, posterior, weight)
-        parameters = (*scales, gamma, concentration, rate, deviation, epsilon, rows, columns)
-        kept = (inverse, weights, form, solved, bartlett, factor if factor.numel() else None, mixed)
-        ctx.save_for_backward(*parameters, *kept)
+        ctx.mark_non_differentiable(form, solved, lower, failed)
+        parameters = (gamma, concentration, rate, deviation, epsilon)
+        ctx.save_for_backward(*parameters, inverse, lower, weights)
 
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        root, ratio, inverse, weights = map(contiguous, gradients[:4])
         saved = ctx.saved_tensors
-        parameters, kept, own_weights = saved[:10], saved[10:], saved[11]
-        weight, (epsilon, rows, columns) = parameters[2], parameters[7:]
-        to_inputs = torch.ops.deepwishart.wishart_draw_backward(
-            *parameters,
-            ctx.degrees,
-            ctx.sticking,
-            *kept,
-            torch.zeros_like(own_weights) if root is None else root,
-            epsilon.new_zeros(epsilon.shape[0]) if ratio is None else ratio,
-            inverse,
-            weights,
+        parameters, kept = saved[:5], saved[5:]
+        found = torch.ops.deepwishart.wishart_draw_backward(
+            *parameters, *ctx.options, *kept, *root_gradients(gradients, kept[-1])
         )
-        prior, posterior, grad_weight, *factor, grad_rows, grad_columns = to_inputs
-        scales = (prior, posterior, None if weight is None else grad_weight)
-        mixing = (None if rows is None else grad_rows, None if columns is None else grad_columns)
-        return *scales, *factor, None, *mixing, None, None
+        return *found, None, None, None
 
 
-@fake("wishart_draw_forward")
-def _(prior: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    samples, size, rank = rest[7].shape  # of the noise
-    batch = prior.shape[0]
-    columns = samples * rank if batch == 1 else rank
-    narrow, own = (samples, size, rank), (batch, size, columns)
-    same = batch > 1 and rest[8] is None and rest[9] is None  # A is T
-    kept = (prior.shape, own, narrow, (0,) if same else own, prior.shape)
-    shapes = (narrow, (samples,), prior.shape, narrow, *kept)
-    failed = prior.new_empty(batch, dtype=torch.int32)
-    return *(prior.new_empty(shape) for shape in shapes), failed
+def root_gradients(gradients: Sequence[Tensor | None], weights: Tensor) -> list[Tensor | None]:
+    """Incoming gradients of the root, the ratio, the inverse factor and the weights, of which the
+    last two may be missing."""
+    root, ratio, inverse, white = map(contiguous, gradients[:4])
+    root = torch.zeros_like(weights) if root is None else root
+    ratio = weights.new_zeros(len(weights)) if ratio is None else ratio
+    return [root, ratio, inverse, white]
 
 
-@fake("wishart_draw_backward")
-def _(*saved: Any) -> tuple[Tensor, ...]:
-    _, learned, weight, gamma, concentration, rate, deviation, _, *mixing = saved[:10]
-    scale, none = saved[12], rate.new_empty(0)
-    posterior, weight = (scale, none) if weight is None else (learned, weight)
-    found = (scale, posterior, weight, gamma, concentration, rate, deviation, deviation)
-    mixing = [rate.new_empty(0) if m is None else m for m in mixing]
-    return tuple(torch.empty_like(t) for t in (*found, *mixing))
+@shapes("wishart_draw_forward")
+def _(scale: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    epsilon, own = rest[5], torch.empty_like
+    failed = scale.new_empty(scale.shape[:1], dtype=torch.int32)
+    ratio = epsilon.new_empty(epsilon.shape[0])
+    square = own(scale), own(epsilon), own(scale), own(epsilon), own(scale)
+    return own(epsilon), ratio, *square, failed
+
+
+shapes_like("wishart_draw_backward", 7, 0, 1, 2, 3, 3)
