@@ -25,7 +25,8 @@ def test_every_family_starts_at_the_papers_posterior(data, posterior, depth):
     options = {"depth": depth, "num_inducing": 12}
     paper = dw.build("dwp", *data, **options)
     mixed = dw.build("dwp", *data, posterior=posterior, **options)
-    assert bound(mixed, data).item() == bound(paper, data).item()
+    # Another order of the same sums: the paper's family has a compiled draw, the others have not.
+    assert bound(mixed, data).item() == pytest.approx(bound(paper, data).item(), rel=1e-10)
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS[1:])
