@@ -112,7 +112,7 @@ def test_every_family_starts_at_the_papers_posterior(posterior, depth):
         )
         for family in ("bartlett", posterior)
     ]
-    torch.testing.assert_close(*bounds, rtol=1e-12, atol=0)  # one is drawn by compiled code
+    torch.testing.assert_close(*bounds, rtol=1e-10, atol=0)  # one is drawn by compiled code
 
 
 def test_linear_mean_starts_near_the_identity_at_any_depth():

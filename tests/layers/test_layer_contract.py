@@ -191,7 +191,8 @@ def given_instead(sample: ConditionalSample, given: Conditional) -> ConditionalS
 
 def _forgets_the_inducing_points(sample, rows, random, joint):
     given = sample.given
-    given = given._replace(weights=0.5 * given.weights, form=None, solved=None)
+    halves = {name: 0.5 * getattr(given, name) for name in ("root", "weights", "solved")}
+    given = given._replace(**halves)
     return given_instead(sample, given).rows(rows, random, joint)
 
 
@@ -333,7 +334,7 @@ def _draws_another(self, parent, *arguments, integrate=True):
     sample = parent(*arguments, integrate=integrate)
     if not integrate:
         given = sample.function.given
-        given = given._replace(weights=given.weights + 0.2, form=None, solved=None)
+        given = given._replace(weights=given.weights + 0.2, solved=given.solved + 0.2)
         sample.function = given_instead(sample.function, given)
     return sample
 
