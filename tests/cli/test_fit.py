@@ -1,18 +1,19 @@
 """deepwishart fit: what it accepts, refuses, reports and keeps."""
 
 import contextlib
-import inspect
 import json
 import os
 import signal
+from dataclasses import dataclass
 
 import polars as pl
 import pytest
 
 from deepwishart._support.lock import locked
 from deepwishart.cli.directory import ModelDirectory
-from deepwishart.cli.fit import fit as fit_function
+from deepwishart.cli.model_options import model_options
 from deepwishart.estimators import DeepKernelRegressor
+from deepwishart.spec import CHOICES, ModelSpec, choice
 
 from .conftest import TINY, refused, run
 
@@ -349,7 +350,7 @@ def test_resume_of_nothing_starts(write):
 
 
 def test_resume_and_force_exclude_each_other(write):
-    refused(fit(write(GOOD), "--resume", "--force"), "--resume", "--force", "one of them")
+    refused(fit(write(GOOD), "--resume", "--force"), "--resume", "--force", "give one")
 
 
 def test_a_run_killed_before_its_first_word_can_be_resumed(write, tmp_path):
@@ -465,15 +466,45 @@ def test_control_characters_of_names_do_not_reach_the_terminal(write, tmp_path):
     assert "\x1b" not in described and "[red]" in described
 
 
-def test_a_name_is_spelled_once():
-    """Every setting of fit is an option, and reaches the regressor under its own name."""
-    parameters = inspect.signature(DeepKernelRegressor).parameters
-    defaults = inspect.signature(fit_function).parameters
-    shared = [name for name in defaults if name in parameters]
-    assert len(shared) == 18
-    for name in shared:
-        if name not in ("batch_size", "random_state"):
-            assert defaults[name].default == parameters[name].default, name
+def test_a_field_of_the_specification_is_an_option(write, tmp_path, monkeypatch):
+    """A new choice reaches --help and the estimator without being spelled here."""
+
+    @dataclass(frozen=True)
+    class Spec(ModelSpec):
+        warp: str = choice("none", "How inputs are warped.")
+
+    @dataclass(eq=False, repr=False)
+    class Estimator(DeepKernelRegressor):
+        warp: str = "none"
+        hidden: int = 3
+
+    names = {each.name: each for each in model_options(Estimator, Spec)}
+    option = names["warp"].default
+    assert "hidden" not in names and (option.default, option.rich_help_panel) == (None, "Model")
+    assert option.help == "How inputs are warped. By default none."
+    usual = [each.name for each in model_options()]
+    assert set(names) - set(usual) == {"warp"}
+    known = DeepKernelRegressor().get_params()
+    assert {*CHOICES, "depth", "width", "n_inducing"} - {"start"} <= set(usual) <= set(known)
+
+
+@pytest.mark.parametrize("target", ["kind", "y"])
+def test_estimators_get_exactly_what_was_given(write, tmp_path, target):
+    """Also where a default of one of them is the other's choice: depth auto, posterior, ard."""
+    rows = "".join(f"{i},{'ab'[i % 2]},{i % 5}\n" for i in range(20))
+    data = write(f"x,kind,y\n{rows}")
+    given = ["--depth", "auto", "--posterior", "auto", "--ard", "--kernel", "squared_exponential"]
+    given += ["--num-inducing", "auto", "--max-iter", "2", "--all-steps"]
+    result = run("fit", data, "--target", target, "--out", tmp_path / "m", "--quiet", *given)
+    assert result.exit_code == 0, result.output
+    estimator = ModelDirectory(tmp_path / "m").load().regressor
+    found = estimator.get_params()
+    expected = {"depth": "auto", "posterior": "auto", "ard": True, "n_inducing": "auto"}
+    expected |= {"kernel": "squared_exponential", "max_iter": 2, "early_stopping": False}
+    assert {name: found[name] for name in expected} == expected
+    usual = type(estimator)(random_state=0).get_params()
+    rest = found.keys() - expected.keys() - {"random_state"}
+    assert {name: found[name] for name in rest} == {name: usual[name] for name in rest}
 
 
 def test_damaged_run_file(write, tmp_path):

@@ -46,7 +46,5 @@ def complete(words: str) -> list[str]:
 
 def test_shells_complete_commands_options_and_names():
     assert complete("deepwishart ex") == ["explain"]
-    assert complete("deepwishart fit t.csv --repo") == ["--report"]
     assert complete("deepwishart fit t.csv --process d") == ["dwp", "dgp", "dsvi", "diwp"]
-    assert complete("deepwishart fit t.csv --kernel matern5") == ["matern52"]
     assert complete("deepwishart predict m t.csv --unseen p") == ["prior"]
