@@ -5,7 +5,7 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
-from deepwishart._support.pages import make_page, picture, table
+from deepwishart._support.pages import picture, render
 
 from .conftest import refused, run
 
@@ -26,20 +26,19 @@ def test_quick_demo_writes_one_page_that_needs_nothing_else(tmp_path):
         assert words in text
 
 
-def test_pages_escape_text():
-    page = make_page("<script>", [table(["<"], [["&"]])])
-    assert "<script>" not in page
-    assert "<td>&amp;</td>" in page and "<th>&lt;</th>" in page
-
-
-def test_pictures_take_the_colours_of_the_page():
+def test_pages_escape_text_and_pictures_take_their_colours():
     figure = Figure()
     figure.subplots().plot([0, 1], [0, 1], color="#0072B2")
-    svg = picture(figure, "a < b", 'say "x"')
+    svg = picture(figure, 'say "x"')
     assert "var(--blue)" in svg and "currentColor" in svg
     assert "#0072b2" not in svg and "#000000" not in svg
-    assert 'aria-label="say &quot;x&quot;"' in svg and "a &lt; b" in svg
-    page = make_page("t", [svg])
+    assert 'aria-label="say &#34;x&#34;"' in svg
+    parts = {"names": ["<"], "lines": [["&", "1"]], "best": [1], "text": "<script>"}
+    page = render(
+        "class_demo.html", title="a < b", curve=svg, curves=svg, classes=[], counts=[], **parts
+    )
+    assert "<script>" not in page and "<h1>a &lt; b</h1>" in page and "<svg" in page
+    assert "<td>&amp;</td><td class=best>1</td>" in page and "<th>&lt;</th>" in page
     dark = page[page.index("prefers-color-scheme: dark") :]
     for name in set(re.findall(r"var\((--\w+)\)", page)):
         assert page.count(f"{name}:") == 2 and f"{name}:" in dark  # in light and in dark

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -23,9 +22,9 @@ from sklearn.preprocessing import StandardScaler
 from deepwishart import metrics, plots
 from deepwishart._support.files import write_atomically
 from deepwishart._support.machine import threads
-from deepwishart._support.pages import make_page, picture, table
+from deepwishart._support.pages import picture, render
 from deepwishart.cli.errors import plain_warnings
-from deepwishart.cli.fit_report import RELIABILITY, confusion_table
+from deepwishart.cli.fit_report import class_names, confusion
 from deepwishart.cli.scores import CLASS_ROWS, Row, score_lines, table_of
 from deepwishart.estimators import (
     DeepKernelClassifier,
@@ -50,22 +49,7 @@ _ROWS: tuple[Row, ...] = (
     ("coverage", "inside the 90% interval", ".1%", 0),
     ("seconds", "processor seconds", ".1f", 0),
 )
-_NOTE = (
-    "The evidence is the log density of the training targets, in nats per row and standardised "
-    "units: exact for the plain GP, a lower bound (ELBO) for the deep ones. The linear model is "
-    "Bayesian linear regression. Log likelihood (nats per row), RMSE and CRPS are in radians, on "
-    "rows that no model has seen; the best of a row is bold. This is one data set and one seed, "
-    "chosen because it is hard for a plain GP; on many tables depth gains little. The two deep "
-    "models share a prior, and one seed does not say which of them is better."
-)
-
 CLASS_TITLE = "Benign or malignant: a deep Wishart process beside logistic regression and a GP"
-_CLASS_NOTE = (
-    "Log loss (nats per row) and the Brier score are better the lower they are; the best of a row "
-    "is bold. The guess gives every patient the frequencies of the classes. This is one division "
-    "of the rows: small differences do not say which model is better."
-)
-
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -112,7 +96,7 @@ def run_demo(out: Path, *, quick: bool) -> None:
         }
         for name, one in said.items()
     }
-    _present(out, TITLE, text, _ROWS, scores, _NOTE, _pictures(said, deep, train, test))
+    _present(out, "demo.html", TITLE, text, _ROWS, scores, **_pictures(said, deep, train, test))
 
 
 def run_class_demo(out: Path, *, quick: bool) -> None:
@@ -151,20 +135,19 @@ def run_class_demo(out: Path, *, quick: bool) -> None:
     }
     rows = (*CLASS_ROWS, ("seconds", "seconds of training", ".1f", 0))
 
-    def body() -> Iterator[str]:
-        curves = {name: reliability(said[name], numbers, 5) for name in models}
-        yield "<h2>Reliability</h2>"
-        yield picture(plots.reliability(curves), RELIABILITY, "reliability")
-        yield "<h2>Errors of the deep Wishart process</h2>"
-        yield from confusion_table(y_test, deep.predict(X_test), deep.classes_)
-        yield "<h2>Training</h2>"
-        yield picture(
-            plots.training_curves({"deep Wishart": deep.history_}),
-            "The objective of every step (thin) and its running mean (thick).",
-            "training",
-        )
-
-    _present(out, CLASS_TITLE, text, rows, scores, _CLASS_NOTE, body())
+    curves = {name: reliability(said[name], numbers, 5) for name in models}
+    _present(
+        out,
+        "class_demo.html",
+        CLASS_TITLE,
+        text,
+        rows,
+        scores,
+        curve=picture(plots.reliability(curves), "reliability"),
+        classes=class_names(deep.classes_),
+        counts=confusion(y_test, deep.predict(X_test), deep.classes_),
+        curves=picture(plots.training_curves({"deep Wishart": deep.history_}), "training"),
+    )
 
 
 def _fit(models: Mapping[str, Any], train: Rows, clock: Callable[[], float]) -> dict[str, float]:
@@ -180,58 +163,33 @@ def _fit(models: Mapping[str, Any], train: Rows, clock: Callable[[], float]) -> 
 
 def _present(
     out: Path,
+    template: str,
     title: str,
     text: str,
     rows: Iterable[Row],
     scores: Mapping[str, Mapping[str, float | None]],
-    note: str,
-    body: Iterable[str],
+    **parts: Any,
 ) -> None:
-    """Print the scores, and write them with a text before, a note after and all else to a page."""
+    """Print the scores, and write them to a page with its other parts."""
     console = Console(highlight=False)
     lines, best = score_lines(rows, scores.values())
     console.print(table_of(lines, "", *scores))
-    first = [f"<p>{html.escape(text)}</p>", table(["", *scores], lines, best)]
-    page = make_page(title, [*first, f"<p>{html.escape(note)}</p>", *body])
-    where = write_atomically(out / "index.html", page)
+    parts |= {"title": title, "text": text, "names": list(scores), "lines": lines, "best": best}
+    where = write_atomically(out / "index.html", render(template, **parts))
     console.print(f"page written to {where}", soft_wrap=True, markup=False)
 
 
 def _pictures(
     said: dict[str, Any], models: dict[str, DeepKernelRegressor], train: Rows, test: Rows
-) -> Iterator[str]:
+) -> dict[str, Any]:
+    """What the page of the Swiss roll shows besides scores."""
     # The deep models first: colours go by the order.
     said, models = dict(reversed(said.items())), dict(reversed(models.items()))
     errors = {name: np.abs(_mean(one) - test[1]) for name, one in said.items()}
     del errors["linear model"]
-    yield from _section(
-        "Errors",
-        _roll(test, errors),
-        "The roll from its side: the angle of held-out points, and how far the prediction is off. "
-        "All maps of errors have the same colours; the linear model's errors are off the scale.",
-    )
     inner = np.argsort(test[1])[:SHOWN_ROWS]
     intervals = {name: _interval(said[name], inner) for name in errors}
-    yield from _section(
-        "Predictions",
-        plots.predictions(intervals, test[1][inner], target=TARGET),
-        f"The {SHOWN_ROWS} held-out points nearest the inner end of the roll, where it bends most, "
-        "in the order of their predicted angle, with 90% intervals. Of all points nine in ten "
-        "should lie inside, see the table; here, where noise in the inputs counts most, fewer do.",
-    )
-    curves = {name: metrics.calibration_curve(one, test[1]) for name, one in said.items()}
-    yield from _section(
-        "Calibration",
-        plots.calibration(curves, num_rows=len(test[1])),
-        "How often a held-out angle lies below the predicted quantile of each probability. Within "
-        "the band, a curve cannot be told from a calibrated one.",
-    )
-    yield from _section(
-        "Training",
-        plots.training_curves({name: model.history_ for name, model in models.items()}),
-        "The objective of every step (thin) and its running mean (thick), and the noise that each "
-        "model has come to believe in.",
-    )
+    calibration = {name: metrics.calibration_curve(one, test[1]) for name, one in said.items()}
     # Rows whose targets are spread evenly over the sorted ones.
     X, y = train
     rows = np.linspace(0, len(y) - 1, min(GRAM_ROWS, len(y))).astype(int)
@@ -241,18 +199,15 @@ def _pictures(
         inputs = model._scaled.tensor(model._scaled.inputs.forward(X[chosen]))
         generator = torch.Generator(model.model_.device).manual_seed(model.seed_)
         grams[model.process] = plots.layer_grams(model.model_, inputs, generator=generator)
-    yield from _section(
-        "Learned Gram matrices",
-        plots.gram_matrices(grams, y[chosen], unit="rising angle"),
-        f"Similarity of {len(chosen)} training points, from the kernel of the inputs through each "
-        "layer to the kernel that the output is drawn with; the mean of 20 posterior samples. "
-        "Points are ordered by their angle, and a map is bright where a layer takes two of them "
-        "for alike: stripes beside the diagonal are neighbouring turns of the roll.",
-    )
-
-
-def _section(title: str, figure: Figure, caption: str) -> tuple[str, str]:
-    return f"<h2>{title}</h2>", picture(figure, caption, title)
+    figures = {
+        "errors": _roll(test, errors),
+        "predictions": plots.predictions(intervals, test[1][inner], target=TARGET),
+        "calibration_curves": plots.calibration(calibration, num_rows=len(test[1])),
+        "curves": plots.training_curves({name: one.history_ for name, one in models.items()}),
+        "grams": plots.gram_matrices(grams, y[chosen], unit="rising angle"),
+    }
+    pictures = {name: picture(each, name.replace("_", " ")) for name, each in figures.items()}
+    return {**pictures, "shown": SHOWN_ROWS, "gram_rows": len(chosen)}
 
 
 def _mean(prediction: Any) -> np.ndarray:
