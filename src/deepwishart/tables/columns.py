@@ -80,7 +80,7 @@ class Column:
         """What :meth:`to_dict` gave; ``TableError`` for anything else."""
         name, kind = plain["name"], plain["kind"]
         categories, fill = plain["categories"], plain["fill"]
-        parts, origin = plain.get("parts", []), plain.get("origin", 0.0)  # models of 0.1 have none
+        parts, origin = plain["parts"], plain["origin"]
         texts = isinstance(categories, list) and {type(t) for t in [name, *categories]} == {str}
         known = fill is None or (fill in categories if categories else type(fill) in (float, int))
         dates = isinstance(parts, list) and set(parts) <= set(PARTS) and type(origin) is float

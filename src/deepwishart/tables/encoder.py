@@ -186,7 +186,7 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> TableEncoder:
         """What :meth:`to_dict` gave."""
-        missing = plain.get("missing", list(MISSING))  # models of 0.1 do not say
+        missing = plain["missing"]
         if not (isinstance(missing, list) and all(isinstance(word, str) for word in missing)):
             raise TableError(f"{quoted(missing)} are no spellings of a missing value.")
         return cls(tuple(Column.from_dict(column) for column in plain["columns"]), tuple(missing))
