@@ -87,14 +87,6 @@ def test_columns_are_kept(fitted, folder):
     assert sorted(each.name for each in folder.glob(".p*")) == []
 
 
-def test_columns_that_cannot_be_kept(fitted, folder):
-    model, table, _ = fitted
-    table.rename({"id": "mean"}).write_csv(folder / "new.csv")
-    assert "two columns" in run("predict", model, folder / "new.csv", "--keep", "mean").stderr
-    result = run("predict", model, folder / "new.csv", "--keep", "idd")
-    assert result.exit_code == 2 and "'idd'" in result.stderr
-
-
 def test_standard_input(fitted, folder):
     model, table, _ = fitted
     table.write_csv(folder / "new.csv")
@@ -172,11 +164,6 @@ def test_other_is_none_of_those_known(strange, model):
     X = saved.encoder.encode(pl.read_csv(strange / "few.csv"), unseen="other")
     assert X.select("colour=blue", "colour=green", "colour=red").sum_horizontal()[1] == 0
     np.testing.assert_allclose(found["mean"], saved.regressor.predict(X), rtol=1e-12)
-
-
-def test_no_such_choice(strange, model):
-    result = run("predict", model, strange / "few.csv", "--unseen", "othre")
-    assert result.exit_code == 2 and "Did you mean 'other'?" in result.stderr
 
 
 def test_names_that_look_like_patterns(folder):

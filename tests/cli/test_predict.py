@@ -39,16 +39,6 @@ def test_predictions_are_those_of_the_regressor(model, new):
     np.testing.assert_allclose(found["q0.75"], distribution.quantile(0.75), rtol=1e-12)
 
 
-def test_default_quantiles_are_in_order(model, new):
-    found = predict(model, new)
-    assert found.columns == ["mean", "std", "q0.05", "q0.5", "q0.95"]
-    assert (found["q0.05"] < found["q0.5"]).all() and (found["q0.5"] < found["q0.95"]).all()
-
-
-def test_quantiles_before_the_arguments(model, new):
-    assert run("predict", "--quantiles", "0.1", "0.9", model, new).exit_code == 0
-
-
 def test_columns_in_any_order_with_others_between(model, new):
     expected = predict(model, new)
     shuffled = pl.read_csv(new).with_row_index("id").select("new", "id", "colour", "size", "x")
@@ -64,10 +54,12 @@ def test_parquet_in_and_out(model, new):
     assert pl.read_parquet(out).equals(expected)
 
 
-def test_standard_output(model, new):
+def test_standard_output_and_default_quantiles(model, new):
     expected = predict(model, new)
-    result = run("predict", model, new)
+    result = run("predict", "--quantiles", "0.05", "0.5", "0.95", model, new)
     assert pl.read_csv(result.stdout.encode()).equals(expected)
+    assert expected.columns == ["mean", "std", "q0.05", "q0.5", "q0.95"]
+    assert (expected["q0.05"] < expected["q0.5"]).all()
 
 
 def test_long_tables_are_read_in_batches(model, tmp_path, monkeypatch):
@@ -90,36 +82,30 @@ def test_long_tables_are_read_in_batches(model, tmp_path, monkeypatch):
     np.testing.assert_allclose(found.tail(100).to_numpy(), end.to_numpy(), rtol=1e-9)
 
 
-def test_missing_columns_are_all_named(model, new):
-    pl.read_csv(new).drop("size").rename({"colour": "color"}).write_csv(new)
-    refused(run("predict", model, new), "'size'", "'colour'")
+ROW = {"x": ["0.5"], "size": ["1"], "colour": ["red"], "new": ["true"]}
 
 
-def test_unknown_category_is_named(model, new):
-    rows = pl.read_csv(new)
-    rows[7, "colour"] = "gren"
-    rows.write_csv(new)
-    refused(run("predict", model, new), "'colour'", "'gren'", "row 8", "Did you mean 'green'?")
-
-
-def test_missing_value_is_refused(model, new):
-    rows = pl.read_csv(new)
-    rows[3, "x"] = None
-    rows.write_csv(new)
-    out = new.parent / "out.csv"
-    refused(run("predict", model, new, "--out", out), "'x'", "row 4")
-    assert not out.exists()
-    assert [entry.name for entry in new.parent.iterdir()] == ["new.csv"]
-
-
-def test_text_where_numbers_were(model, new):
-    pl.DataFrame({"x": ["1,5"], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
-    refused(run("predict", model, new), "'x'", "'1,5'", "row 1")
-
-
-def test_infinitely_far_inputs(model, new):
-    pl.DataFrame({"x": [1e300], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
-    refused(run("predict", model, new), "'x'", "standard deviations")
+@pytest.mark.parametrize(
+    ("row", "more", "words"),
+    [
+        ({"x": ["1"], "color": ["red"], "new": ["true"]}, [], ["'size'", "'colour'"]),
+        ({**ROW, "colour": ["gren"]}, [], ["'colour'", "'gren'", "row 1", "mean 'green'?"]),
+        ({**ROW, "x": [""]}, [], ["'x'", "row 1"]),
+        ({**ROW, "x": ["1,5"]}, ["--separator", "comma"], ["'x'", "'1,5'", "row 1"]),
+        ({**ROW, "x": ["1e300"]}, [], ["'x'", "standard deviations"]),
+        (ROW, ["--quantiles=0"], ["--quantiles"]),
+        (ROW, ["--quantiles=1"], ["--quantiles"]),
+        (ROW, ["--quantiles=nan"], ["--quantiles"]),
+        (ROW, ["--quantiles", "0.5", "0.50"], ["twice"]),
+        (ROW, ["--unseen", "othre"], ["Did you mean 'other'?"]),
+        (ROW, ["--keep", "idd"], ["'idd'"]),
+        ({**ROW, "mean": ["1"]}, ["--keep", "mean"], ["two columns"]),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(model, tmp_path, row, more, words):
+    pl.DataFrame(row).write_csv(tmp_path / "new.csv")
+    refused(run("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv", *more), *words)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new.csv"]
 
 
 def test_predictions_that_are_no_numbers(model, new, tmp_path):
@@ -135,11 +121,6 @@ def test_predictions_that_are_no_numbers(model, new, tmp_path):
     assert result.exit_code in (1, 2) and "Traceback" not in result.output
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out.csv").exists()
-
-
-@pytest.mark.parametrize("level", ["0", "1", "-0.1", "nan"])
-def test_impossible_quantiles(model, new, level):
-    refused(run("predict", model, new, f"--quantiles={level}"), "--quantiles")
 
 
 def test_close_quantiles_keep_their_columns(model, new):
@@ -165,24 +146,19 @@ def test_predictions_that_are_no_numbers_are_not_written(model, new, monkeypatch
     assert not out.exists()
 
 
-def test_a_matrix_without_a_factor_is_one_line(model, new, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (CholeskyError("The kernel matrix of layer 1 has no factor."), "layer 1"),
+    ],
+)
+def test_failures_of_the_machine_are_one_line(model, new, monkeypatch, error, word):
     def fail(*arguments):
-        raise CholeskyError("The kernel matrix of layer 1 has no factor.")
+        raise error
 
     monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", fail)
-    refused(run("predict", model, new), "layer 1")
-
-
-def test_too_little_memory_is_one_line(model, new, monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-    monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", fail)
-    refused(run("predict", model, new), "memory")
-
-
-def test_quantile_twice(model, new):
-    refused(run("predict", model, new, "--quantiles", "0.5", "0.50"), "twice")
+    refused(run("predict", model, new), word)
 
 
 def test_bad_output(model, new, tmp_path):
