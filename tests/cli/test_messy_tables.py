@@ -5,9 +5,7 @@ import gzip
 import numpy as np
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
-from deepwishart.cli import app
 from deepwishart.cli.directory import ModelDirectory
 
 from .conftest import TINY, make_table, run
@@ -85,14 +83,6 @@ def test_columns_are_kept(fitted, folder):
     assert run("predict", model, typed, "--keep", "sold", "--out", out).exit_code == 0
     assert pl.read_parquet(out)["sold"].dtype == pl.Date
     assert sorted(each.name for each in folder.glob(".p*")) == []
-
-
-def test_standard_input(fitted, folder):
-    model, table, _ = fitted
-    table.write_csv(folder / "new.csv")
-    expected = run("predict", model, folder / "new.csv").stdout
-    piped = CliRunner().invoke(app, ["predict", str(model), "-"], input=table.write_csv().encode())
-    assert piped.stdout == expected != ""
 
 
 def test_spellings_of_missing_values(folder):

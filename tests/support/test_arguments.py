@@ -19,32 +19,28 @@ from deepwishart._support.arguments import (
     whole_number,
 )
 
-NO_NUMBERS = [None, "2", b"2", [], {}, object(), len, int, 1j, np.complex128(2), torch.float32]
+NO_NUMBERS = [None, "2", b"2", [], object(), len, int, 1j, np.complex128(2), True, np.True_]
+NO_NUMBERS += [math.nan, 0, -1, pd.NA, torch.ones(2), torch.float32]
 HUGE = [pytest.param(10**400, id="huge"), pytest.param(10**5000, id="unprintable")]
 
 
-@pytest.mark.parametrize(
-    "value", [*NO_NUMBERS, *HUGE, 0, -1, 2.0, True, np.True_, math.nan, 2**31, pd.NA, torch.ones(2)]
-)
+@pytest.mark.parametrize("value", [*NO_NUMBERS, *HUGE, 2.0, 2**31])
 def test_what_is_no_count(value):
     with pytest.raises(ValueError, match=r"^depth must be .{5,140}\.$"):
         whole_number("depth", value)
+
+
+@pytest.mark.parametrize("value", [*NO_NUMBERS, *HUGE, math.inf])
+def test_what_is_no_positive_number(value):
+    message = r"^noise must be None or a positive number, got .{1,90}\.$"
+    with pytest.raises(ValueError, match=message):
+        number("noise", value, also="None or ")
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), torch.tensor(3)])
 def test_counts(value):
     found = whole_number("depth", value)
     assert type(found) is int and found == 3
-
-
-@pytest.mark.parametrize(
-    "value", [*NO_NUMBERS, *HUGE, True, np.True_, math.nan, math.inf, 0, -0.5, pd.NA, torch.ones(2)]
-)
-def test_what_is_no_positive_number(value):
-    with pytest.raises(
-        ValueError, match=r"^noise must be None or a positive number, got .{1,90}\.$"
-    ):
-        number("noise", value, also="None or ")
 
 
 @pytest.mark.parametrize("value", [0.5, np.float32(0.5), Fraction(1, 2), Decimal("0.5")])
@@ -97,14 +93,7 @@ def test_what_is_masked_is_missing():
     assert found[0] == 1.0 and found[1].isnan()
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        X.to_sparse(),
-        X.to("meta"),
-        X.to(torch.complex64),
-    ],
-)
+@pytest.mark.parametrize("values", [X.to_sparse(), X.to("meta"), X.to(torch.complex64)])
 def test_tensors_without_ordinary_numbers(values):
     with pytest.raises(ValueError, match=r"^X must be an ordinary tensor of real numbers, got one"):
         tensor("X", values)
