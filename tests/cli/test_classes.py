@@ -129,12 +129,12 @@ def test_a_rare_class_is_not_held_out(tmp_path):
 def test_quick_demo_of_classes(tmp_path):
     result = run("demo", "--classification", "--quick", "--out", tmp_path / "demo")
     assert result.exit_code == 0, result.output
-    for words in ("log loss", "accuracy", "Brier score", "plain GP", "deep Wishart"):
+    for words in ("deepwishart fit", "log loss", "accuracy", "Brier score", "plain GP"):
         assert words in result.output
     text = (tmp_path / "demo" / "index.html").read_text()
-    assert text.count("<figure") == 2
+    assert text.count("<figure") == 3
     assert not re.search(r"<script|<link|@import|src=.http", text)
-    for words in ("Reliability", "true class", "malignant", "Training"):
+    for words in ("calibrated", "true class", "malignant", "Training"):
         assert words in text
 
 

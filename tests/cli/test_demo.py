@@ -33,10 +33,10 @@ def test_pages_escape_text_and_pictures_take_their_colours():
     assert "var(--blue)" in svg and "currentColor" in svg
     assert "#0072b2" not in svg and "#000000" not in svg
     assert 'aria-label="say &#34;x&#34;"' in svg
+    names = ("errors", "predictions", "calibration_curves", "curves", "grams")
     parts = {"names": ["<"], "lines": [["&", "1"]], "best": [1], "text": "<script>"}
-    page = render(
-        "class_demo.html", title="a < b", curve=svg, curves=svg, classes=[], counts=[], **parts
-    )
+    parts |= {**dict.fromkeys(names, svg), "shown": 1, "gram_rows": 1}
+    page = render("demo.html", title="a < b", **parts)
     assert "<script>" not in page and "<h1>a &lt; b</h1>" in page and "<svg" in page
     assert "<td>&amp;</td><td class=best>1</td>" in page and "<th>&lt;</th>" in page
     dark = page[page.index("prefers-color-scheme: dark") :]

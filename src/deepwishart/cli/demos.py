@@ -1,21 +1,20 @@
-"""The work of ``deepwishart demo``: small data sets, and models that everyone knows beside ours."""
+"""The work of ``deepwishart demo``: a small data set, and models that everyone knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from rich.console import Console
-from sklearn.datasets import load_breast_cancer, make_swiss_roll
-from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.datasets import make_swiss_roll
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from sklearn.linear_model import BayesianRidge, LogisticRegression
-from sklearn.model_selection import train_test_split
+from sklearn.linear_model import BayesianRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -24,18 +23,11 @@ from deepwishart._support.files import write_atomically
 from deepwishart._support.machine import threads
 from deepwishart._support.pages import picture, render
 from deepwishart.cli.errors import plain_warnings
-from deepwishart.cli.fit_report import class_names, confusion
-from deepwishart.cli.scores import CLASS_ROWS, Row, score_lines, table_of
-from deepwishart.estimators import (
-    DeepKernelClassifier,
-    DeepKernelRegressor,
-    number_classes,
-    reliability,
-    score_classes,
-)
+from deepwishart.cli.scores import Row, score_lines, table_of
+from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.plots.style import MAP, new_figure, tidy
 
-__all__ = ["run_class_demo", "run_demo"]
+__all__ = ["run_demo"]
 
 TITLE = "Unrolling a Swiss roll: linear model, Gaussian process, deep Gaussian and Wishart process"
 TARGET = "angle along the roll (radians)"
@@ -49,7 +41,6 @@ _ROWS: tuple[Row, ...] = (
     ("coverage", "inside the 90% interval", ".1%", 0),
     ("seconds", "processor seconds", ".1f", 0),
 )
-CLASS_TITLE = "Benign or malignant: a deep Wishart process beside logistic regression and a GP"
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -80,7 +71,7 @@ def run_demo(out: Path, *, quick: bool) -> None:
     }
     # A lengthscale of the plain GP at its limit is fine.
     with plain_warnings("The optimal value found|lbfgs failed to converge"):
-        seconds = _fit(others | deep, train, process_time)
+        seconds = _fit(others | deep, train)
         said = {name: one.predict(test[0], return_std=True) for name, one in others.items()}
         said |= {name: one.predict_distribution(test[0]) for name, one in deep.items()}
     evidence = {"plain GP": gp.log_marginal_likelihood_value_ / rows}
@@ -96,87 +87,24 @@ def run_demo(out: Path, *, quick: bool) -> None:
         }
         for name, one in said.items()
     }
-    _present(out, "demo.html", TITLE, text, _ROWS, scores, **_pictures(said, deep, train, test))
+    console = Console(highlight=False)
+    lines, best = score_lines(_ROWS, scores.values())
+    console.print(table_of(lines, "", *scores))
+    parts = {**_pictures(said, deep, train, test), "lines": lines, "best": best}
+    page = render("demo.html", title=TITLE, text=text, names=list(scores), **parts)
+    where = write_atomically(out / "index.html", page)
+    console.print(f"page written to {where}", soft_wrap=True, markup=False)
 
 
-def run_class_demo(out: Path, *, quick: bool) -> None:
-    """Tell tumours apart: fit, print scores, write the page."""
-    data: Any = load_breast_cancer()
-    X, y = data.data, data.target_names[data.target]
-    X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
-    inducing, steps, samples = (20, 20, 20) if quick else (100, 500, 100)
-    settings: dict[str, Any] = {"n_inducing": inducing, "max_iter": steps, "random_state": 0}
-    deep = DeepKernelClassifier(n_predict_samples=samples, verbose=1, **settings)
-    text = (
-        "Measurements of cell nuclei from 569 tumours (scikit-learn's breast cancer data): "
-        f"{X.shape[1]} numbers in, benign or malignant out. {len(y)} tumours to learn from, "
-        f"{len(y_test)} held out; the deep model has 2 layers, {inducing} inducing points and at "
-        f"most {steps} steps."
-    )
-    Console(highlight=False).print(text)
-    kernel = ConstantKernel() * RBF(X.shape[1] ** 0.5, (1e-1, 1e3))
-    gp = GaussianProcessClassifier(kernel, random_state=0)
-    models = {
-        "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-        "plain GP": make_pipeline(StandardScaler(), gp),
-        "deep Wishart": deep,
-    }
-    seconds = _fit(models, (X, y), perf_counter)
-    numbers = number_classes(y_test, deep.classes_)
-    shares = np.bincount(number_classes(y, deep.classes_)) / len(y)
-    said = {"majority guess": np.tile(shares, (len(y_test), 1))}
-    said |= {name: model.predict_proba(X_test) for name, model in models.items()}
-    scores = {
-        name: {
-            **score_classes(np.log(np.maximum(probs, 1e-15)), numbers),
-            "seconds": seconds.get(name),
-        }
-        for name, probs in said.items()
-    }
-    rows = (*CLASS_ROWS, ("seconds", "seconds of training", ".1f", 0))
-
-    curves = {name: reliability(said[name], numbers, 5) for name in models}
-    _present(
-        out,
-        "class_demo.html",
-        CLASS_TITLE,
-        text,
-        rows,
-        scores,
-        curve=picture(plots.reliability(curves), "reliability"),
-        classes=class_names(deep.classes_),
-        counts=confusion(y_test, deep.predict(X_test), deep.classes_),
-        curves=picture(plots.training_curves({"deep Wishart": deep.history_}), "training"),
-    )
-
-
-def _fit(models: Mapping[str, Any], train: Rows, clock: Callable[[], float]) -> dict[str, float]:
-    """The seconds that each took."""
+def _fit(models: Mapping[str, Any], train: Rows) -> dict[str, float]:
+    """The processor seconds that each took."""
     seconds = {}
     with threads(1):  # matrices this small lose by a second one where cores are busy
         for name, model in models.items():
-            began = clock()
+            began = process_time()
             model.fit(*train)
-            seconds[name] = clock() - began
+            seconds[name] = process_time() - began
     return seconds
-
-
-def _present(
-    out: Path,
-    template: str,
-    title: str,
-    text: str,
-    rows: Iterable[Row],
-    scores: Mapping[str, Mapping[str, float | None]],
-    **parts: Any,
-) -> None:
-    """Print the scores, and write them to a page with its other parts."""
-    console = Console(highlight=False)
-    lines, best = score_lines(rows, scores.values())
-    console.print(table_of(lines, "", *scores))
-    parts |= {"title": title, "text": text, "names": list(scores), "lines": lines, "best": best}
-    where = write_atomically(out / "index.html", render(template, **parts))
-    console.print(f"page written to {where}", soft_wrap=True, markup=False)
 
 
 def _pictures(

@@ -18,9 +18,10 @@ from deepwishart.cli.errors import printable
 from deepwishart.cli.explaining import column_groups, relevance_lines
 from deepwishart.cli.preparation import Split, targets_of
 from deepwishart.cli.scores import known_models, reliability_of, rows_of, score_lines
+from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.likelihoods import Gaussian, HeteroscedasticGaussian
 
-__all__ = ["class_names", "confusion", "write_fit_report"]
+__all__ = ["write_fit_report"]
 
 _MOST_ROWS = 500  # to deal values out to
 _MOST_CLASSES = 20
@@ -52,7 +53,7 @@ def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) ->
         left_out=fit["left_out"],
         inputs=estimator.n_features_in_,
         elbo=estimator.elbo_,
-        classes=None if classes is None else class_names(classes),
+        classes=None if classes is None else [printable(str(each), 30) for each in classes],
         targets=list((_numbers if classes is None else _classes)(saved, split)),
         relevance=picture(plots.relevance(found), "relevance of the columns"),
         relevance_lines=relevance_lines(by_importance),
@@ -67,29 +68,17 @@ def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) ->
 def _classes(saved: SavedModel, split: Split) -> Iterator[dict[str, Any]]:
     """Scores, reliability and errors of a classifier."""
     (target,), (X, y), estimator = saved.targets, split.test, saved.regressor
+    assert isinstance(estimator, DeepKernelClassifier)
+    name, classes = printable(saved.targets[0], 60), estimator.classes_
     figure = plots.reliability({"model": reliability_of(saved.fit["holdout"])})
-    labels: Any = estimator
+    counts = confusion_matrix(y[:, 0], estimator.predict(X), labels=classes)
+    pairs = zip(classes, counts if len(classes) <= _MOST_CLASSES else [], strict=False)
     yield {
-        "name": printable(target, 60),
+        "name": name,
         "scores": _scores(saved.fit, target),
-        "reliability": picture(figure, f"reliability of {printable(target, 60)}"),
-        "confusion": confusion(y[:, 0], labels.predict(X), labels.classes_),
+        "reliability": picture(figure, f"reliability of {name}"),
+        "confusion": [[printable(str(one), 30), *map("{:,}".format, row)] for one, row in pairs],
     }
-
-
-def class_names(classes: np.ndarray) -> list[str]:
-    """Labels as a page shows them."""
-    return [printable(str(label), 30) for label in classes]
-
-
-def confusion(labels: np.ndarray, guesses: np.ndarray, classes: np.ndarray) -> list[list[str]]:
-    """A line for each class: its name, and how many of its rows were taken for which; nothing of
-    very many classes."""
-    if len(classes) > _MOST_CLASSES:
-        return []
-    counts = confusion_matrix(labels, guesses, labels=classes)
-    pairs = zip(class_names(classes), counts, strict=True)
-    return [[name, *map("{:,}".format, row)] for name, row in pairs]
 
 
 def _numbers(saved: SavedModel, split: Split) -> Iterator[dict[str, Any]]:
