@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import deepwishart
 from deepwishart.cli import app
-from deepwishart.cli.errors import CommandError, FriendlyGroup, _lines
+from deepwishart.cli.errors import CommandError
 from deepwishart.cli.lists import is_number, is_word, spread
 
 from .conftest import SOURCE, TINY, make_table, refused, run
@@ -64,16 +64,11 @@ else:
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, check=True)
 
 
-def test_version():
-    result = run("--version")
-    assert result.exit_code == 0
-    assert result.output == f"deepwishart {deepwishart.__version__}\n"
-
-
 def test_no_command_shows_help():
     result = run()
     assert result.exit_code == 0
     assert all(name in result.output for name in COMMANDS)
+    assert run("--version").output == f"deepwishart {deepwishart.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +100,6 @@ def test_traceback_on_demand(monkeypatch, tmp_path):
     assert isinstance(run("info", tmp_path / "none").exception, CommandError)
 
 
-def test_all_groups_are_friendly():
-    assert app.info.cls is FriendlyGroup
-
-
 def test_spread_repeats_options():
     options = {"--quantiles": is_number, "--names": is_word}
     assert spread(["a", "--quantiles", "0.1", "0.9", "b"], options) == [
@@ -133,13 +124,6 @@ def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
     assert (tmp_path / "predictions.csv").read_text().startswith("mean,std,q0.05,q0.5,q0.95\n")
     assert (tmp_path / "deepwishart-demo" / "index.html").exists()
-
-
-def test_a_screenful_of_problems_is_enough():
-    lines = _lines("There are 99 problems: (1) a", [f"problem {i}" for i in range(99)])
-    assert len(lines) == 22
-    assert lines[0] == "There are 99 problems:" and lines[1] == "(1) problem 0"
-    assert lines[-1] == "... and 79 more."
 
 
 def every_command(command, path=()):

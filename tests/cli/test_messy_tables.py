@@ -101,13 +101,17 @@ def test_spellings_of_missing_values(folder):
     assert encoder.encode(new).rows() == [(encoder.columns[0].fill, 1.0, 0.0)]
 
 
-def test_problems_have_a_line_each(folder):
-    (folder / "bad.csv").write_text("x,z,y\n" + "".join(f"{i},,{i}\n" for i in range(9)) + "a,,3\n")
+def test_problems_have_a_line_each_and_a_screenful_is_enough(folder):
+    names = "".join(f",c{number}" for number in range(30))
+    gaps = "," * 30
+    rows = [f"{i},,{i}{gaps}" for i in range(9)]
+    (folder / "bad.csv").write_text("\n".join([f"x,z,y{names}", *rows, f"a,,3{gaps}"]) + "\n")
     result = run("fit", folder / "bad.csv", "--target", "yy", "--out", folder / "none", *TINY)
     assert result.exit_code == 2
     first, *rest = result.stderr.strip().splitlines()
-    assert first == "deepwishart: There are 3 problems:"
-    for line, words in zip(rest, ["'yy'", "'x'", "'z'"], strict=True):
+    assert first == "deepwishart: There are 33 problems:"
+    assert len(rest) == 21 and rest[-1] == "deepwishart: ... and 13 more."
+    for line, words in zip(rest, ["'yy'", "'x'", "'z'", "'c0'"], strict=False):
         assert words in line
 
 

@@ -116,5 +116,4 @@ def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tupl
 def _line(cells: Sequence[str], fill: str = " ") -> str:
     """A row of the table, in columns wide enough for any name or number."""
     widths = (max(7, len(heading)) for heading in _COLUMNS)
-    padded = (cell.rjust(width, fill) for cell, width in zip(cells, widths, strict=True))
-    return f"| {' | '.join(padded)} |"
+    return f"| {' | '.join(map(str.rjust, cells, widths, [fill] * len(cells)))} |"
