@@ -1,6 +1,5 @@
 """deepwishart predict."""
 
-
 import numpy as np
 import polars as pl
 import pytest
