@@ -100,15 +100,18 @@ def test_traceback_on_demand(monkeypatch, tmp_path):
     assert isinstance(run("info", tmp_path / "none").exception, CommandError)
 
 
-def test_spread_repeats_options():
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [
+        ("a --quantiles 0.1 0.9 b", "a --quantiles 0.1 --quantiles 0.9 b"),
+        ("--quantiles=0.1,0.9", "--quantiles 0.1 --quantiles 0.9"),
+        ("--names a b -q", "--names a --names b -q"),
+        ("--names --other=1", "--names --other=1"),
+    ],
+)
+def test_spread_repeats_options(given, spelled):
     options = {"--quantiles": is_number, "--names": is_word}
-    assert spread(["a", "--quantiles", "0.1", "0.9", "b"], options) == [
-        *["a", "--quantiles", "0.1", "--quantiles", "0.9", "b"]
-    ]
-    assert spread(["--quantiles=0.1,0.9"], options) == ["--quantiles", "0.1", "--quantiles", "0.9"]
-    assert spread(["--names", "a", "b", "-q"], options) == ["--names", "a", "--names", "b", "-q"]
-    assert spread(["--names", "--other"], options) == ["--names", "--other"]
-    assert spread(["--other=1"], options) == ["--other=1"]
+    assert spread(given.split(), options) == spelled.split()
 
 
 def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):

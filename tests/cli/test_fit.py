@@ -51,17 +51,6 @@ def test_report_and_files(train_csv, tmp_path):
     assert DeepKernelRegressor.load(out).n_iter_ == 15
 
 
-def test_no_holdout_and_quiet(train_csv, tmp_path):
-    result = run(
-        *["fit", train_csv, "--target", "price", "--out", tmp_path / "m", "--holdout", "0"],
-        *["--quiet", *TINY],
-    )
-    assert result.exit_code == 0
-    assert result.output == ""
-    assert ModelDirectory(tmp_path / "m").load().fit["holdout"] is None
-    assert ModelDirectory(tmp_path / "m").load().fit["rows"] == 60
-
-
 def test_several_targets(table, tmp_path):
     table.write_csv(tmp_path / "train.csv")
     out = tmp_path / "m"
@@ -105,6 +94,7 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
         (GOOD, ["--target", "y"], ["twice"]),
         ("x,y\n1,low\n2,high\n3,low\n", [], ["'y'", "low", "too many for classes", "numbers"]),
         (GOOD + "6,high\n", [], ["'y'", "'high'", "row 6"]),
+        ("x,y\n1,a\n2,a\n3,a\n", [], ["'y' is 'a' in every row"]),
         ("x,w,y\n1,2,\n2,3,NA\n3,5,\n", [], ["'y'", "no values at all"]),
         ("x,y,z\n1,2,\n2,,3\n3,4,\n", ["--target", "z"], ["No row has a value for every"]),
         ("x,y\n1,7\n2,7\n3,7\n", [], ["'y'", "7 in every row"]),
@@ -195,14 +185,13 @@ def test_a_run_killed_before_its_last_word_keeps_what_it_replaced(train_csv, tmp
 
 def test_other_directories_are_left_alone(train_csv, tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
+    command = ["fit", train_csv, "--target", "price", *TINY, "--out"]
     for more in ([], ["--force"], ["--resume"]):
-        result = run("fit", train_csv, "--target", "price", "--out", tmp_path, *TINY, *more)
-        refused(result, "other things")
-    refused(
-        run("fit", train_csv, "--target", "price", "--out", tmp_path / "thesis.txt", *TINY),
-        *["thesis.txt", "is a file"],
-    )
+        refused(run(*command, tmp_path, *more), "other things")
+    refused(run(*command, tmp_path / "thesis.txt"), "thesis.txt", "is a file")
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
+    (tmp_path / "run.json").write_text("{")
+    refused(run(*command, tmp_path, "--force"), "run.json", "damaged")
 
 
 def test_failed_training_says_where_the_last_good_state_is(train_csv, tmp_path):
@@ -341,26 +330,30 @@ def test_estimators_get_exactly_what_was_given(write, tmp_path, target):
     data = write(f"x,kind,y,id,code\n{rows}")
     given = ["--depth", "auto", "--posterior", "auto", "--ard", "--kernel", "squared_exponential"]
     given += ["--num-inducing", "auto", "--max-iter", "2", "--all-steps", "--process", "dgp"]
-    given += ["--width", "3", "--dtype", "float32", "--protocol", "fast", "--learning-rate", "0.5"]
+    given += [
+        "--width",
+        "3",
+        "--dtype",
+        "float32",
+        "--protocol",
+        "fast",
+        "--learning-rate",
+        "0.005",
+    ]
     given += ["--batch-size", "15", "--samples", "2", "--device", "cpu", "--seed", "4"]
-    table = ["--target", target, "--drop", "id", "--categorical", "code", "--quiet"]
-    result = run("fit", data, "--out", tmp_path / "m", *table, *given)
-    assert result.exit_code == 0, result.output
+    table = ["--target", target, "--drop", "id", "--categorical", "code", "--holdout", "0"]
+    result = run("fit", data, "--out", tmp_path / "m", *table, *given, "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
     saved = ModelDirectory(tmp_path / "m").load()
+    assert (saved.fit["holdout"], saved.fit["rows"]) == (None, 20)
     assert "id" not in saved.encoder.feature_names and "code=1" in saved.encoder.feature_names
     found = saved.regressor.get_params()
     expected = {"depth": "auto", "posterior": "auto", "ard": True, "n_inducing": "auto"}
     expected |= {"kernel": "squared_exponential", "max_iter": 2, "early_stopping": False}
     expected |= {"process": "dgp", "width": 3, "dtype": "float32", "protocol": "fast"}
-    expected |= {"learning_rate": 0.5, "batch_size": 15, "n_samples": 2, "device": "cpu"}
+    expected |= {"learning_rate": 0.005, "batch_size": 15, "n_samples": 2, "device": "cpu"}
     expected |= {"random_state": 4, "checkpoint_dir": None}
     assert {name: found[name] for name in expected} == expected
     usual = type(saved.regressor)().get_params()
     rest = found.keys() - expected.keys()
     assert {name: found[name] for name in rest} == {name: usual[name] for name in rest}
-
-
-def test_damaged_run_file(write, tmp_path):
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "run.json").write_text("{")
-    refused(fit(write(GOOD), "--force", out="m"), "run.json", "damaged")

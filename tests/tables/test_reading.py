@@ -38,17 +38,11 @@ def test_the_same_table_from_every_file(tmp_path, encoding, end, packed):
         assert "encoding" in table.remark
 
 
-@pytest.mark.parametrize("given", ["t.csv", "t.txt", "t.tsv"])
-@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
-def test_separators(tmp_path, given, mark):
-    (tmp_path / given).write_text(f"a{mark}b\n1{mark}2.5\n3{mark}x y\n")
-    assert read_table(tmp_path / given).rows() == [("1", "2.5"), ("3", "x y")]
-
-
 @pytest.mark.parametrize(
     ("text", "separator", "decimal"),
     [
         ("x\n1\n2\n", ",", "."),  # one column: nothing separates
+        ("a|b\n1|2.5\n3|x y\n", "|", "."),
         ("a,b\n1,x; y; z\n2,u; v\n", ",", "."),  # the names decide
         ("a;b\n1,5;2\n2,5;3\n", ";", ","),
         ("a;b\n1,5;2.5\n2,5;3\n", ";", "."),  # both marks: no decimal comma
@@ -63,13 +57,6 @@ def test_what_is_found(tmp_path, text, separator, decimal):
     path = tmp_path / "t.csv"
     path.write_text(text)
     assert find_dialect(path, Dialect()) == Dialect(separator, decimal, "utf-8")
-
-
-def test_the_usual_needs_no_remark(tmp_path):
-    for name, mark in (("t.csv", ","), ("t.tsv", "\t")):
-        (tmp_path / name).write_text(f"a{mark}b\n1{mark}2\n")
-        with open_table(tmp_path / name) as table:
-            assert table.remark == ""
 
 
 def test_what_is_given_is_not_found_out(tmp_path):
