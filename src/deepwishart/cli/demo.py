@@ -42,7 +42,8 @@ def demo(
     table().write_csv(path)
     command = ["fit", str(path), "--target", target, "--out", str(out / "model"), "--force"]
     command += ["--report", str(out / "index.html"), "--holdout", "0.3"]
-    command += [] if classification else ["--depth", "3"]
+    if not classification:
+        command += ["--depth", "3", "--num-inducing", "50", "--max-iter", "1000"]
     command += ["--num-inducing", "20", "--max-iter", "20"] if quick else []
     print(f"deepwishart {shlex.join(command)}")
     app(command, standalone_mode=False)
