@@ -6,7 +6,6 @@ the library's own fields, in :mod:`deepwishart.cli.model_options`, when somebody
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -26,6 +25,7 @@ class FitCommand(ListCommand):
     """The command below, completed with options that take seconds to import."""
 
     lists: ClassVar = {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number}
+    also: ClassVar = {"--inducing": "--num-inducing"}  # as other commands call it
     complete = False
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -37,10 +37,6 @@ class FitCommand(ListCommand):
             command = typer.main.get_command(app)
             self.params, self.callback, self.complete = command.params, command.callback, True
         return super().get_params(ctx)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        short = re.compile(r"--inducing(?==|$)")  # as other commands call it
-        return super().parse_args(ctx, [short.sub("--num-inducing", each) for each in args])
 
 
 def fit(

@@ -73,14 +73,20 @@ def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:
 
 
 class ListCommand(TyperCommand):
-    """A command some of whose options, ``lists``, take several values in a row."""
+    """A command some of whose options, ``lists``, take several values in a row; ``also`` has other
+    names that options go by."""
 
     lists: ClassVar[Mapping[str, Belongs]] = {}
+    also: ClassVar[Mapping[str, str]] = {}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, spread(args, self.lists))
+        parts = (token.partition("=") for token in args)
+        renamed = [self.also.get(name, name) + equals + value for name, equals, value in parts]
+        return super().parse_args(ctx, spread(renamed, self.lists))
 
 
-def taking_lists(lists: Mapping[str, Belongs]) -> type[ListCommand]:
-    """A command class, for ``@app.command(cls=...)``, whose given options take lists."""
-    return type("ListCommand", (ListCommand,), {"lists": lists})
+def taking_lists(
+    lists: Mapping[str, Belongs], also: Mapping[str, str] | None = None
+) -> type[ListCommand]:
+    """A command class, for ``@app.command(cls=...)``, with these lists and other names."""
+    return type("Command", (ListCommand,), {"lists": lists, "also": also or {}})
