@@ -1,24 +1,25 @@
 """The command as a whole: help, version, errors, what it does not import."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 import deepwishart
-from deepwishart import kernels
 from deepwishart.cli import app
-from deepwishart.cli.errors import CommandError, FriendlyGroup, _lines
-from deepwishart.cli.fit import KERNELS
+from deepwishart.cli.errors import CommandError
 from deepwishart.cli.lists import is_number, is_word, spread
 
 from .conftest import SOURCE, TINY, make_table, refused, run
 
 HEAVY = ["torch", "sklearn", "polars", "matplotlib", "numpy", "scipy"]
 COMMANDS = ["demo", "fit", "predict", "info", "data", "uci"]
+LIGHT = ["demo", "predict", "info", "explain", "data", "bench step"]
 
 
 def test_help_imports_nothing_heavy():
@@ -26,11 +27,11 @@ def test_help_imports_nothing_heavy():
     code = f"""
 import json, sys
 from deepwishart.cli import app
-for arguments in [["--help"], ["--version"], *([name, "--help"] for name in {COMMANDS})]:
+for words in ["--help", "--version", *(name + " --help" for name in {LIGHT})]:
     try:
-        app(arguments)
+        app(words.split())
     except SystemExit as end:
-        assert end.code == 0, arguments
+        assert end.code == 0, words
 print("loaded:" + json.dumps([name for name in {HEAVY} if name in sys.modules]))
 """
     done = subprocess.run(
@@ -63,16 +64,11 @@ else:
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, check=True)
 
 
-def test_version():
-    result = run("--version")
-    assert result.exit_code == 0
-    assert result.output == f"deepwishart {deepwishart.__version__}\n"
-
-
 def test_no_command_shows_help():
     result = run()
     assert result.exit_code == 0
     assert all(name in result.output for name in COMMANDS)
+    assert run("--version").output == f"deepwishart {deepwishart.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -93,10 +89,6 @@ def test_wrong_usage_is_one_line(arguments, words):
     refused(run(*arguments), *words)
 
 
-def test_help_names_every_kernel():
-    assert tuple(KERNELS.split(", ")) == kernels.names()
-
-
 def test_unexpected_errors_keep_their_traceback(monkeypatch, model):
     """A bug is not to be mistaken for bad input."""
     monkeypatch.setattr("deepwishart.cli.directory.ModelDirectory.load", lambda _: 1 / 0)
@@ -108,19 +100,18 @@ def test_traceback_on_demand(monkeypatch, tmp_path):
     assert isinstance(run("info", tmp_path / "none").exception, CommandError)
 
 
-def test_all_groups_are_friendly():
-    assert app.info.cls is FriendlyGroup
-
-
-def test_spread_repeats_options():
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [
+        ("a --quantiles 0.1 0.9 b", "a --quantiles 0.1 --quantiles 0.9 b"),
+        ("--quantiles=0.1,0.9", "--quantiles 0.1 --quantiles 0.9"),
+        ("--names a b -q", "--names a --names b -q"),
+        ("--names --other=1", "--names --other=1"),
+    ],
+)
+def test_spread_repeats_options(given, spelled):
     options = {"--quantiles": is_number, "--names": is_word}
-    assert spread(["a", "--quantiles", "0.1", "0.9", "b"], options) == [
-        *["a", "--quantiles", "0.1", "--quantiles", "0.9", "b"]
-    ]
-    assert spread(["--quantiles=0.1,0.9"], options) == ["--quantiles", "0.1", "--quantiles", "0.9"]
-    assert spread(["--names", "a", "b", "-q"], options) == ["--names", "a", "--names", "b", "-q"]
-    assert spread(["--names", "--other"], options) == ["--names", "--other"]
-    assert spread(["--other=1"], options) == ["--other=1"]
+    assert spread(given.split(), options) == spelled.split()
 
 
 def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
@@ -138,8 +129,39 @@ def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
     assert (tmp_path / "deepwishart-demo" / "index.html").exists()
 
 
-def test_a_screenful_of_problems_is_enough():
-    lines = _lines("There are 99 problems: (1) a", [f"problem {i}" for i in range(99)])
-    assert len(lines) == 22
-    assert lines[0] == "There are 99 problems:" and lines[1] == "(1) problem 0"
-    assert lines[-1] == "... and 79 more."
+def every_command(command, path=()):
+    yield path
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from every_command(inner, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(every_command(get_command(app))), ids=" ".join)
+def test_help_fits_eighty_columns(path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    result = run(*path, "--help")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if "…" in line]  # cut off
+
+
+def complete(words: str) -> list[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "_DEEPWISHART_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    code = "from deepwishart.cli import app; app(prog_name='deepwishart')"
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_shells_complete_commands_options_and_names():
+    assert complete("deepwishart ex") == ["explain"]
+    assert complete("deepwishart fit t.csv --process d") == ["dwp", "dgp", "dsvi", "diwp"]
+    assert complete("deepwishart predict m t.csv --unseen p") == ["prior"]

@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import runpy
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,9 +14,7 @@ import torch
 
 from deepwishart import benchmark
 from deepwishart.benchmark import BOSTON, Measurement, Shape, alternate, environment, measure
-from deepwishart.cli.bench import step
-from deepwishart.reproduction.sweeps.spec import DTYPES
-from deepwishart.spec import PROCESSES
+from deepwishart.spec import CHOICES, PROCESSES
 
 from .conftest import SOURCE, refused, run
 
@@ -76,7 +73,7 @@ def test_everything_by_default(unmeasured):
     result = run("bench", "step")
     found = [tuple(line[:4]) for line in rows(result.stdout)[1:]]
     assert len(found) == 32
-    assert set(found) == set(itertools.product(PROCESSES, DTYPES, ("2", "5"), ("1", "2")))
+    assert set(found) == set(itertools.product(PROCESSES, CHOICES["dtype"], ("2", "5"), ("1", "2")))
     assert rows(result.stdout)[1][4:] == ["12.3", "57", "8.91", "1.00"]
     default = inspect.signature(measure).parameters["repeats"].default
     assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 16  # both dtypes at once
@@ -84,23 +81,16 @@ def test_everything_by_default(unmeasured):
 
 def test_quick_is_short_unless_told_otherwise(unmeasured):
     quick = [line[:4] for line in rows(bench("--quick").stdout)[1:]]
-    assert quick == [["dwp", d, n, "2"] for n, d in itertools.product(("2", "5"), DTYPES)]
+    assert quick == [["dwp", d, n, "2"] for n, d in itertools.product(("2", "5"), CHOICES["dtype"])]
     told = rows(bench("--quick", "--processes", "dgp", "--threads", "1").stdout)[1:]
     assert {(line[0], line[3]) for line in told} == {("dgp", "1")}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--processes", "dsvi", "dwp", "--depths", "1", "2", "3"],
-        ["--processes", "dsvi,dwp,dsvi", "--depths", "1-3"],
-        ["--processes=dsvi", "--processes=dwp", "--depths=3,1,2"],
-    ],
-)
-def test_lists_in_any_style_and_each_case_once(unmeasured, arguments):
-    result = bench("--dtypes", "float32", "--threads", "1", *arguments)
-    found = [(line[2], line[0]) for line in rows(result.stdout)[1:]]
-    assert found == list(itertools.product("123", ["dsvi", "dwp"]))
+def test_lists_in_any_style_and_each_case_once(unmeasured):
+    for words in ("--processes dsvi,dwp,dsvi --depths 1-3", "--processes=dsvi dwp --depths=3,1,2"):
+        result = bench("--dtypes", "float32", "--threads", "1", *words.split())
+        found = [(line[2], line[0]) for line in rows(result.stdout)[1:]]
+        assert found == list(itertools.product("123", ["dsvi", "dwp"]))
 
 
 def test_a_slow_path_is_not_measured_in_silence(unmeasured, monkeypatch):
@@ -116,19 +106,13 @@ def test_a_slow_path_is_not_measured_in_silence(unmeasured, monkeypatch):
         (["--processes"], ["--processes"]),
         (["--dtypes", "half"], ["dtype", "'half'", "float64, float32"]),
         (["--depths", "0-2"], ["depths", "smallest number is 1"]),
-        (["--depths", "deep"], ["depths", "'deep'"]),
         (["--depths", "5-2"], ["depths", "ends before it begins"]),
-        (["--threads", "0"], ["threads", "smallest number is 1"]),
         (["--threads", "one"], ["threads", "'one'"]),
         (["--threads", str(2 + (os.cpu_count() or 1))], ["threads", "largest number"]),
-        (["--rows", "0"], ["--rows"]),
         (["--rows", "4"], ["more inducing points (5) than rows (4)"]),
-        (["--features", "0"], ["--features"]),
-        (["--inducing", "0"], ["--inducing"]),
         (["--samples", "0"], ["--samples"]),
-        (["--samples", "few"], ["--samples"]),
-        (["--repeats", "0"], ["--repeats"]),
         (["--width", "3"], ["--width", "deepwishart bench step --help"]),
+        (["--out", "."], ["--out", "is a directory"]),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_measured(unmeasured, tmp_path, arguments, words):
@@ -136,14 +120,6 @@ def test_bad_input_is_refused_before_anything_is_measured(unmeasured, tmp_path, 
     refused(result, *words)
     assert result.stdout == ""
     assert unmeasured == [] and list(tmp_path.iterdir()) == []
-
-
-def test_out_that_cannot_be_written(unmeasured, tmp_path):
-    refused(run("bench", "step", *TINY, "--out", tmp_path), "--out", "is a directory")
-    (tmp_path / "file").write_text("precious")
-    refused(run("bench", "step", *TINY, "--out", tmp_path / "file" / "step.json"), "file")
-    assert (tmp_path / "file").read_text() == "precious"
-    assert unmeasured == []
 
 
 def test_an_interrupt_leaves_the_file_as_it_was(unmeasured, monkeypatch, tmp_path):
@@ -158,31 +134,15 @@ def test_an_interrupt_leaves_the_file_as_it_was(unmeasured, monkeypatch, tmp_pat
     assert (tmp_path / "step.json").read_text() == "earlier"
 
 
-def test_help_does_not_import_torch():
-    code = "import sys; from deepwishart.cli import app\n"
-    code += "try: app(['bench', 'step', '--help'])\n"
-    code += "except SystemExit: print({'torch', 'numpy'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(SOURCE)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "--processes" in done.stdout and done.stdout.endswith("set()\n")
-
-
 def test_the_script_is_the_command(unmeasured, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    for more, path in (([], "benchmarks/results/step.json"), (["--out", "mine.json"], "mine.json")):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", "--repeats", "3", *more])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        assert end.value.code == 0
-        assert len(rows(capsys.readouterr().out)) == 5
-        record = json.loads(Path(path).read_text())
-        assert record["repeats"] == 3 and len(record["measurements"]) == 4
-        Path(path).unlink()
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", "--repeats", "3"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    assert end.value.code == 0
+    assert len(rows(capsys.readouterr().out)) == 5
+    record = json.loads(Path("benchmarks/results/step.json").read_text())
+    assert record["repeats"] == 3 and len(record["measurements"]) == 4
 
 
 # ---- the module ---------------------------------------------------------------------------------
@@ -221,20 +181,3 @@ def test_functions_take_turns_after_the_warm_up():
     times = alternate([lambda: calls.append("a"), lambda: calls.append("b")], repeats=2)
     assert calls == [*"aaabbb", *"abab"]
     assert len(times) == 2 and all(time >= 0 for time in times)
-
-
-def test_no_repeats():
-    with pytest.raises(ValueError, match="repeats must be at least 1, got 0"):
-        alternate([lambda: None], repeats=0)
-
-
-@pytest.mark.parametrize("field", ["num_rows", "num_features", "num_inducing", "num_samples"])
-def test_empty_shapes(field):
-    with pytest.raises(ValueError, match=f"{field} must be at least 1, got 0"):
-        Shape(**{field: 0})
-
-
-def test_options_start_from_the_same_shape_as_the_module():
-    options = inspect.signature(step).parameters
-    names = ("rows", "features", "inducing", "samples")
-    assert Shape(*(options[name].default for name in names)) == BOSTON

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 
 import numpy as np
 import polars as pl
@@ -10,7 +9,6 @@ import pytest
 
 from deepwishart import DeepKernelClassifier
 from deepwishart.cli.scores import check_report
-from deepwishart.tables import TableError, holds_classes, read_labels
 
 from .conftest import make_table, refused, run
 
@@ -34,18 +32,7 @@ def fitted(table, tmp_path_factory):
     """A model with its report; what fit said, and the page."""
     out = tmp_path_factory.mktemp("classes") / "model"
     page = out.with_suffix(".html")
-    options = [
-        "--drop",
-        "code",
-        "--drop",
-        "price",
-        "--holdout",
-        "0.3",
-        "--out",
-        out,
-        "--report",
-        page,
-    ]
+    options = ["--drop", "code", "price", "--holdout", "0.3", "--out", out, "--report", page]
     result = run("fit", table, "--target", "kind", *options, *TINY)
     assert result.exit_code == 0, result.output
     return out, result, page.read_text()
@@ -59,7 +46,7 @@ def test_text_starts_a_classifier_and_says_so(fitted):
     assert list(DeepKernelClassifier.load(out / "regressor").classes_) == ["low", "mid", "top"]
 
 
-def test_the_model_is_better_than_the_guess(fitted):
+def test_the_model_is_better_than_the_guess_and_the_page_says_so(fitted):
     facts = json.loads(run("info", fitted[0], "--json").stdout)
     scores = facts["holdout"]["targets"]["kind"]
     assert scores.keys() == {"model", "majority", "linear"}
@@ -67,13 +54,9 @@ def test_the_model_is_better_than_the_guess(fitted):
     assert scores["model"]["accuracy"] > scores["majority"]["accuracy"]
     assert facts["data"]["classes"] == ["low", "mid", "top"]
     assert "noise" not in run("info", fitted[0]).stdout
-
-
-def test_the_page_has_the_reliability_diagram(fitted):
-    text = re.sub(r"data:image[^\"]+", "", fitted[2])
     for words in ("log loss", "Brier score", "majority-class guess", "reliability", "true class"):
-        assert words in text
-    assert "RMSE" not in text and "Calibration" not in text
+        assert words in fitted[2]
+    assert "RMSE" not in fitted[2] and "Calibration" not in fitted[2]
 
 
 def test_predict_writes_a_column_for_each_class(table, fitted):
@@ -88,17 +71,20 @@ def test_predict_writes_a_column_for_each_class(table, fitted):
     assert (found["class"] == found["kind"]).mean() > 0.7
 
 
-def test_quantiles_are_for_numbers(table, fitted):
+def test_what_is_refused_of_classes(table, fitted, tmp_path):
     refused(run("predict", fitted[0], table, "--quantiles", "0.5"), "this model predicts classes")
+    options = ["--out", tmp_path / "model", *TINY]
+    several = run("fit", table, "--target", "kind", "--target", "price", *options)
+    refused(several, "'kind' names classes: it has to be the only one")
+    for more in (["--likelihood", "student_t"], ["--exposure", "x"]):
+        refused(run("fit", table, "--target", "kind", *options, *more), *more, "kind names classes")
 
 
 def test_unseen_categories_have_the_priors_probabilities(table, fitted, tmp_path):
     odd = pl.read_csv(table).with_columns(colour=pl.lit("plaid")).head(2)
     odd.write_csv(tmp_path / "odd.csv")
     result = run("predict", fitted[0], tmp_path / "odd.csv", "--unseen", "prior")
-    found = (
-        pl.read_csv(io.BytesIO(result.stdout_bytes)).select("p_low", "p_mid", "p_top").to_numpy()
-    )
+    found = pl.read_csv(io.BytesIO(result.stdout_bytes)).select("^p_.*$").to_numpy()
     np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-12)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
@@ -126,64 +112,15 @@ def test_truth_values_and_numbers_that_are_categories(table, tmp_path):
     assert run("predict", tmp_path / "code", table).stdout.startswith("class,p_0,p_1")
 
 
-def test_a_class_beside_another_target(table, tmp_path):
-    targets = ["--target", "kind", "--target", "price"]
-    result = run("fit", table, *targets, "--out", tmp_path / "model", *TINY)
-    refused(result, "'kind' names classes: it has to be the only one")
-
-
 def test_a_rare_class_is_not_held_out(tmp_path):
-    frame = make_table(30).drop("rent")
-    kind = ["a", "b"] * 14 + ["b", "once"]
-    frame.with_columns(pl.Series("kind", kind)).write_csv(tmp_path / "table.csv")
-    for seed in range(2):
-        out = tmp_path / f"model{seed}"
-        options = ["--out", out, "--holdout", "0.5", "--seed", seed, "--quiet", *TINY]
-        result = run("fit", tmp_path / "table.csv", "--target", "kind", *options)
-        assert result.exit_code == 0, result.output
-        assert list(DeepKernelClassifier.load(out / "regressor").classes_) == ["a", "b", "once"]
-
-
-def test_quick_demo_of_classes(tmp_path):
-    result = run("demo", "--classification", "--quick", "--out", tmp_path / "demo")
+    frame = make_table(30).drop("rent").with_columns(kind=pl.Series(["a", "b"] * 14 + ["b", "c"]))
+    frame.write_csv(tmp_path / "table.csv")
+    seed = next(s for s in range(9) if 29 in np.random.default_rng(s).permutation(30)[:15])
+    options = ["--holdout", "0.5", "--seed", seed, "--quiet", *TINY]
+    out = ["--target", "kind", "--out", tmp_path / "m"]
+    result = run("fit", tmp_path / "table.csv", *out, *options)
     assert result.exit_code == 0, result.output
-    for words in ("log loss", "accuracy", "Brier score", "plain GP", "deep Wishart"):
-        assert words in result.output
-    text = (tmp_path / "demo" / "index.html").read_text()
-    assert text.count("<figure") == 2
-    assert not re.search(r"<script|<link|@import|src=.http", text)
-    for words in ("Reliability", "true class", "malignant", "Training"):
-        assert words in text
-
-
-# ---- labels in tables ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "answer"),
-    [
-        (["yes", "no", None], True),
-        (["1", "0", "1"], False),
-        (["1", "two", "3"], False),
-        ([True, False, None], True),
-        ([None, None, None], False),
-        ([0, 1, 2], False),
-    ],
-)
-def test_what_names_classes(values, answer):
-    assert holds_classes(pl.DataFrame({"y": values}), "y") is answer
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (["a"] * 5, "'y' is 'a' in every row"),
-        ([f"name {number}" for number in range(50)], "50 different values in 50 rows"),
-    ],
-)
-def test_labels_that_are_no_classes(values, message):
-    with pytest.raises(TableError, match=message):
-        read_labels(pl.DataFrame({"y": values}), "y")
+    assert list(DeepKernelClassifier.load(tmp_path / "m").classes_) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("curve", [{}, {"said": [0.1], "happened": [0.2], "number": []}, [1]])

@@ -66,17 +66,16 @@ def test_two_output_kernels_are_shown(train_csv, tmp_path):
     assert "typical standard deviation of price" in shown
 
 
-def test_refusals(visits, train_csv, tmp_path):
+def test_refusals(visits, tmp_path):
     out = tmp_path / "model"
-    for table, target, words, chosen in (
-        (visits, "x", ("no whole number", "poisson"), ["--likelihood", "poisson"]),
-        (visits, "visits", ("Did you mean 'poisson'",), ["--likelihood", "poison"]),
-        (visits, "visits", ("is no column",), ["--likelihood", "poisson", "--exposure", "hour"]),
-        (visits, "visits", ("for counts",), ["--exposure", "hours"]),
-        (visits, "visits", ("not all positive",), ["--likelihood", "poisson", "--exposure", "x"]),
-        (train_csv, "colour", ("names classes",), ["--likelihood", "student_t"]),
+    for target, words, chosen in (
+        ("x", ("no whole number", "poisson"), ["--likelihood", "poisson"]),
+        ("visits", ("Did you mean 'poisson'",), ["--likelihood", "poison"]),
+        ("visits", ("is no column",), ["--likelihood", "poisson", "--exposure", "hour"]),
+        ("visits", ("for counts",), ["--exposure", "hours"]),
+        ("visits", ("not all positive",), ["--likelihood", "poisson", "--exposure", "x"]),
     ):
-        result = run("fit", table, "--target", target, "--out", out, *chosen, *TINY)
+        result = run("fit", visits, "--target", target, "--out", out, *chosen, *TINY)
         if words[0] == "no whole number":  # or negative, whichever comes first
             assert "which is n" in result.stderr
             words = ("poisson",)

@@ -1,12 +1,8 @@
 """deepwishart predict."""
 
-import math
-import shutil
-
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
@@ -30,44 +26,26 @@ def predict(model, data, *more):
 
 
 def test_predictions_are_those_of_the_regressor(model, new):
-    saved = ModelDirectory(model).load()
-    distribution = saved.regressor.predict_distribution(saved.encoder.encode(pl.read_csv(new)))
-    found = predict(model, new, "--quantiles", "0.1", "0.75")
-    assert found.columns == ["mean", "std", "q0.1", "q0.75"]
+    table = pl.read_csv(new)
+    saved, regressor = ModelDirectory(model).load(), DeepKernelRegressor.load(model)
+    distribution = regressor.predict_distribution(saved.encoder.encode(table))
+    # Columns in any order, with others between, and quantiles that are close.
+    shuffled = table.with_row_index("id").select("new", "id", "colour", "size", "x")
+    shuffled.write_csv(new)
+    found = predict(model, new, "--quantiles", "0.1234567", "0.1234568", "0.75")
+    assert found.columns == ["mean", "std", "q0.1234567", "q0.1234568", "q0.75"]
+    assert (found["q0.1234567"] < found["q0.1234568"]).all()
     np.testing.assert_allclose(found["mean"], distribution.mean, rtol=1e-12)
     np.testing.assert_allclose(found["std"], distribution.stddev, rtol=1e-12)
     np.testing.assert_allclose(found["q0.75"], distribution.quantile(0.75), rtol=1e-12)
 
 
-def test_default_quantiles_are_in_order(model, new):
-    found = predict(model, new)
-    assert found.columns == ["mean", "std", "q0.05", "q0.5", "q0.95"]
-    assert (found["q0.05"] < found["q0.5"]).all() and (found["q0.5"] < found["q0.95"]).all()
-
-
-def test_quantiles_before_the_arguments(model, new):
-    assert run("predict", "--quantiles", "0.1", "0.9", model, new).exit_code == 0
-
-
-def test_columns_in_any_order_with_others_between(model, new):
+def test_standard_output_and_default_quantiles(model, new):
     expected = predict(model, new)
-    shuffled = pl.read_csv(new).with_row_index("id").select("new", "id", "colour", "size", "x")
-    shuffled.write_csv(new)
-    assert predict(model, new).equals(expected)
-
-
-def test_parquet_in_and_out(model, new):
-    expected = predict(model, new)
-    pl.read_csv(new).write_parquet(new.with_suffix(".parquet"))
-    out = new.parent / "out.parquet"
-    assert run("predict", model, new.with_suffix(".parquet"), "--out", out).exit_code == 0
-    assert pl.read_parquet(out).equals(expected)
-
-
-def test_standard_output(model, new):
-    expected = predict(model, new)
-    result = run("predict", model, new)
+    result = run("predict", "--quantiles", "0.05", "0.5", "0.95", model, new)
     assert pl.read_csv(result.stdout.encode()).equals(expected)
+    assert expected.columns == ["mean", "std", "q0.05", "q0.5", "q0.95"]
+    assert (expected["q0.05"] < expected["q0.5"]).all()
 
 
 def test_long_tables_are_read_in_batches(model, tmp_path, monkeypatch):
@@ -90,68 +68,37 @@ def test_long_tables_are_read_in_batches(model, tmp_path, monkeypatch):
     np.testing.assert_allclose(found.tail(100).to_numpy(), end.to_numpy(), rtol=1e-9)
 
 
-def test_missing_columns_are_all_named(model, new):
-    pl.read_csv(new).drop("size").rename({"colour": "color"}).write_csv(new)
-    refused(run("predict", model, new), "'size'", "'colour'")
+ROW = {"x": ["0.5"], "size": ["1"], "colour": ["red"], "new": ["true"]}
 
 
-def test_unknown_category_is_named(model, new):
-    rows = pl.read_csv(new)
-    rows[7, "colour"] = "gren"
-    rows.write_csv(new)
-    refused(run("predict", model, new), "'colour'", "'gren'", "row 8", "Did you mean 'green'?")
+@pytest.mark.parametrize(
+    ("row", "more", "words"),
+    [
+        ({"x": ["1"], "color": ["red"], "new": ["true"]}, [], ["'size'", "'colour'"]),
+        ({**ROW, "colour": ["gren"]}, [], ["'colour'", "'gren'", "row 1", "mean 'green'?"]),
+        ({**ROW, "x": [""]}, [], ["'x'", "row 1"]),
+        ({**ROW, "x": ["1,5"]}, ["--separator", "comma"], ["'x'", "'1,5'", "row 1"]),
+        ({**ROW, "x": ["1e300"]}, [], ["'x'", "standard deviations"]),
+        (ROW, ["--quantiles=0"], ["--quantiles"]),
+        (ROW, ["--quantiles=1"], ["--quantiles"]),
+        (ROW, ["--quantiles=nan"], ["--quantiles"]),
+        (ROW, ["--quantiles", "0.5", "0.50"], ["twice"]),
+        (ROW, ["--unseen", "othre"], ["Did you mean 'other'?"]),
+        (ROW, ["--keep", "idd"], ["'idd'"]),
+        ({**ROW, "mean": ["1"]}, ["--keep", "mean"], ["two columns"]),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(model, tmp_path, row, more, words):
+    pl.DataFrame(row).write_csv(tmp_path / "new.csv")
+    refused(run("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv", *more), *words)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_missing_value_is_refused(model, new):
-    rows = pl.read_csv(new)
-    rows[3, "x"] = None
-    rows.write_csv(new)
-    out = new.parent / "out.csv"
-    refused(run("predict", model, new, "--out", out), "'x'", "row 4")
-    assert not out.exists()
-    assert [entry.name for entry in new.parent.iterdir()] == ["new.csv"]
-
-
-def test_text_where_numbers_were(model, new):
-    pl.DataFrame({"x": ["1,5"], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
-    refused(run("predict", model, new), "'x'", "'1,5'", "row 1")
-
-
-def test_infinitely_far_inputs(model, new):
-    pl.DataFrame({"x": [1e300], "size": [1], "colour": ["red"], "new": [True]}).write_csv(new)
-    refused(run("predict", model, new), "'x'", "standard deviations")
-
-
-def test_predictions_that_are_no_numbers(model, new, tmp_path):
-    """The logarithm of a height can be finite where the height is not."""
-    damaged = tmp_path / "damaged"
-    shutil.copytree(model, damaged)
-    saved = ModelDirectory(damaged).load()
-    with torch.no_grad():
-        for kernel in (layer.kernel for layer in saved.regressor.model_.layers):
-            kernel.log_height.fill_(720.0)
-    ModelDirectory(damaged).save(saved, interrupted=False)
-    result = run("predict", damaged, new, "--out", tmp_path / "out.csv")
-    assert result.exit_code in (1, 2) and "Traceback" not in result.output
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "out.csv").exists()
-
-
-@pytest.mark.parametrize("level", ["0", "1", "-0.1", "nan"])
-def test_impossible_quantiles(model, new, level):
-    refused(run("predict", model, new, f"--quantiles={level}"), "--quantiles")
-
-
-def test_close_quantiles_keep_their_columns(model, new):
-    found = predict(model, new, "--quantiles", "0.1234567", "0.1234568")
-    assert found.columns == ["mean", "std", "q0.1234567", "q0.1234568"]
-    assert (found["q0.1234567"] < found["q0.1234568"]).all()
-
-
-def test_brackets_in_the_name_of_the_output(model, new):
+def test_parquet_in_and_out_with_brackets_in_its_name(model, new):
     expected = predict(model, new)
+    pl.read_csv(new).write_parquet(new.with_suffix(".parquet"))
     out = new.parent / "p[1].parquet"
-    assert run("predict", model, new, "--out", out).exit_code == 0
+    assert run("predict", model, new.with_suffix(".parquet"), "--out", out).exit_code == 0
     assert pl.read_parquet(out, glob=False).equals(expected)
 
 
@@ -165,24 +112,19 @@ def test_predictions_that_are_no_numbers_are_not_written(model, new, monkeypatch
     assert not out.exists()
 
 
-def test_a_matrix_without_a_factor_is_one_line(model, new, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "memory"),
+        (CholeskyError("The kernel matrix of layer 1 has no factor."), "layer 1"),
+    ],
+)
+def test_failures_of_the_machine_are_one_line(model, new, monkeypatch, error, word):
     def fail(*arguments):
-        raise CholeskyError("The kernel matrix of layer 1 has no factor.")
+        raise error
 
     monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", fail)
-    refused(run("predict", model, new), "layer 1")
-
-
-def test_too_little_memory_is_one_line(model, new, monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-    monkeypatch.setattr(DeepKernelRegressor, "predict_distribution", fail)
-    refused(run("predict", model, new), "memory")
-
-
-def test_quantile_twice(model, new):
-    refused(run("predict", model, new, "--quantiles", "0.5", "0.50"), "twice")
+    refused(run("predict", model, new), word)
 
 
 def test_bad_output(model, new, tmp_path):
@@ -220,32 +162,18 @@ def test_imputation_is_remembered(tmp_path):
     assert predict(out, tmp_path / "gap.csv").equals(predict(out, tmp_path / "full.csv"))
 
 
-def test_model_saved_from_python(table, tmp_path):
+@pytest.mark.parametrize("named", [True, False])
+def test_model_saved_from_python(table, tmp_path, named):
+    """Columns without names are called x1, x2, ..."""
     regressor = DeepKernelRegressor(depth=1, n_inducing=8, max_iter=5, n_samples=1, random_state=0)
     X = table.select("x", "size")
+    X = X if named else X.to_numpy()
     regressor.fit(X, table["price"].to_numpy()).save(tmp_path / "m")
-    table.select("size", "x").write_csv(tmp_path / "new.csv")
+    names = ["x", "size"] if named else ["x1", "x2"]
+    columns = table.select("x", "size").rename(dict(zip(["x", "size"], names, strict=True)))
+    columns.select(names[::-1]).write_csv(tmp_path / "new.csv")
     found = predict(tmp_path / "m", tmp_path / "new.csv")
     np.testing.assert_allclose(found["mean"], regressor.predict(X), rtol=1e-12)
-    assert all(math.isfinite(value) for value in found["std"])
     assert run("info", tmp_path / "m").exit_code == 0
-
-
-def test_model_of_arrays(tmp_path):
-    """Columns without names are called x1, x2, ..."""
-    regressor = DeepKernelRegressor(depth=1, n_inducing=4, max_iter=2, n_samples=1, random_state=0)
-    X = np.arange(16.0).reshape(8, 2) ** 0.5
-    regressor.fit(X, np.arange(8.0)).save(tmp_path / "m")
-    assert run("info", tmp_path / "m").exit_code == 0
-    pl.DataFrame(X[:, ::-1], schema=["x2", "x1"]).write_csv(tmp_path / "new.csv")
-    found = predict(tmp_path / "m", tmp_path / "new.csv")
-    np.testing.assert_allclose(found["mean"], regressor.predict(X), rtol=1e-12)
     (tmp_path / "new.csv").write_text("a\n1\n")
-    refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "'x1', 'x2'")
-
-
-def test_python_opens_what_the_command_wrote(model, new):
-    saved = ModelDirectory(model).load()
-    regressor = DeepKernelRegressor.load(model)
-    inputs = saved.encoder.encode(pl.read_csv(new))
-    np.testing.assert_array_equal(regressor.predict(inputs), saved.regressor.predict(inputs))
+    refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "', '".join(names))

@@ -2,11 +2,10 @@
 
 import json
 
-import numpy as np
 import polars as pl
 import pytest
 
-from deepwishart.tables import Column, TableEncoder, TableError, read_table, stream_table
+from deepwishart.tables import Column, TableEncoder, TableError, open_table, read_table
 from deepwishart.tables.encoder import MAX_CATEGORIES
 
 
@@ -39,23 +38,10 @@ def test_kinds_from_types():
     encoder = TableEncoder.fit(table)
     assert kinds(encoder) == {"i": "number", "f": "number", "b": "boolean", "s": "category"}
     assert encoder.encode(table).rows() == [(1, 0.5, 1, 1, 0), (2, 1.5, 0, 0, 1)]
-
-
-def test_text_and_types_encode_alike():
-    typed = pl.DataFrame({"i": [1, 2], "b": [True, False], "s": ["u", "v"], "c": [10, 20]})
-    text = typed.cast(pl.String)
-    encoder = TableEncoder.fit(text, categorical=["c"])
-    assert encoder == TableEncoder.fit(typed, categorical=["c"])
-    assert encoder.encode(typed).equals(encoder.encode(text))
-    assert all(kind == pl.Float64 for kind in encoder.encode(text).dtypes)
-
-
-def test_truth_reads_all_spellings():
-    encoder = TableEncoder((Column("b", "boolean"),))
-    values = pl.DataFrame({"b": ["TRUE", "false", "1", "0"]})
-    assert encoder.encode(values)["b"].to_list() == [1, 0, 1, 0]
+    spelled = {"i": [3, 4], "f": [" 1e3", ".5"], "b": ["TRUE", "0"], "s": [" u ", "v"]}
+    assert encoder.encode(pl.DataFrame(spelled)).rows() == [(3, 1000, 1, 1, 0), (4, 0.5, 0, 0, 1)]
     with pytest.raises(TableError, match=r"'b' has 'yes' in row 11 where true or false"):
-        encoder.encode(pl.DataFrame({"b": ["true", "yes"]}), range(10, 12))
+        encoder.encode(pl.DataFrame({**spelled, "b": ["true", "yes"]}), range(10, 12))
 
 
 def test_json_round_trip():
@@ -64,18 +50,8 @@ def test_json_round_trip():
     )
     encoder = TableEncoder.fit(table, impute="median")
     assert TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
-
-
-def test_descriptions_of_earlier_versions():
-    """Before there were dates, and spellings of missing values to choose."""
-    table = pl.DataFrame({"x": ["1", "2"], "s": ["a", "b"]})
-    plain = TableEncoder.fit(table).to_dict()
-    del plain["missing"]
-    for column in plain["columns"]:
-        del column["parts"], column["origin"]
-    assert TableEncoder.from_dict(plain) == TableEncoder.fit(table)
     with pytest.raises(TableError, match="no spellings"):
-        TableEncoder.from_dict({**plain, "missing": [1]})
+        TableEncoder.from_dict({**encoder.to_dict(), "missing": [1]})
 
 
 @pytest.mark.parametrize("missing", ["", "NA", "n/a", "NaN", "null", "?", "#N/A", "#DIV/0!", None])
@@ -90,16 +66,10 @@ def test_spellings_of_missing(missing):
 def test_imputation_takes_given_rows_only():
     table = pl.DataFrame({"x": [1.0, 5.0, None, 100.0], "s": ["u", "v", None, "w"]})
     encoder = TableEncoder.fit(table, impute="median", fill_from=[0, 1, 2])
-    assert encoder.columns[0].fill == 3.0
-    assert encoder.columns[1].fill == "u"
+    assert (encoder.columns[0].fill, encoder.columns[1].fill) == (3.0, "u")
     assert encoder.columns[1].categories == ("u", "v", "w")
-    assert TableEncoder.fit(table, impute="median", fill_from=[2]).columns[0].fill == 0.0
-    assert TableEncoder.fit(table, impute="median", fill_from=[2]).columns[1].fill == "u"
-
-
-def test_nan_in_numbers_is_missing():
-    with pytest.raises(TableError, match="'x' has 1 missing"):
-        TableEncoder.fit(pl.DataFrame({"x": [1.0, float("nan")]}))
+    nothing = TableEncoder.fit(table, impute="median", fill_from=[2])
+    assert [column.fill for column in nothing.columns] == [0.0, "u"]
 
 
 def test_number_of_categories_is_limited():
@@ -115,16 +85,11 @@ def test_names_must_not_collide():
         TableEncoder.fit(table)
 
 
-def test_rows_of_categories_sum_to_one():
-    table = pl.DataFrame({"s": ["a", " b ", "c", "a"]})
-    encoded = TableEncoder.fit(table).encode(table).to_numpy()
-    np.testing.assert_array_equal(encoded.sum(1), 1.0)
-
-
 def test_streaming_gives_every_row_once(tmp_path):
     path = tmp_path / "t.csv"
     pl.DataFrame({"i": range(1000), "s": ['quoted "x"\nnew line'] * 1000}).write_csv(path)
-    batches = list(stream_table(path, batch_rows=64))
+    with open_table(path) as file:
+        batches = list(file.stream(batch_rows=64))
     assert max(len(batch) for batch in batches) <= 64
     assert pl.concat(batches)["i"].cast(pl.Int64).to_list() == list(range(1000))
     assert read_table(path).equals(pl.concat(batches))
@@ -175,3 +140,56 @@ def test_what_describes_no_column(change):
     assert Column.from_dict(good).fill == "a"
     with pytest.raises(TableError, match="does not describe a column"):
         Column.from_dict({**good, **change})
+
+
+# ---- everything that is wrong, at once -----------------------------------------------------------
+
+
+def test_all_columns_that_cannot_be_used_are_named():
+    table = pl.DataFrame(
+        {
+            "odd": ["1", "2", "x", *"4567"] * 5,
+            "gap": ["1", None, *"34567"] * 5,
+            "far": ["1", "inf", *"34567"] * 5,
+            "empty": [None] * 35,
+            "day": ["2024-01-01", "2024-13-01", *["2024-01-05"] * 5] * 5,
+            "id": [f"name {i}" for i in range(35)],
+            "fine": list(range(35)),
+        }
+    )
+    with pytest.raises(TableError) as refusal:
+        TableEncoder.fit(table)
+    names = ("odd", "gap", "far", "empty", "day", "id")
+    assert len(refusal.value.problems) == len(names)
+    for name in names:
+        assert sum(f"'{name}'" in problem for problem in refusal.value.problems) == 1
+    assert "There are 6 problems: (1) " in str(refusal.value)
+
+
+def test_all_faults_of_another_table_are_named():
+    encoder = TableEncoder.fit(
+        pl.DataFrame({"x": [1, 2], "w": [1, 2], "s": ["a", "b"], "t": ["u", "v"]})
+    )
+    table = pl.DataFrame(
+        {"x": ["1", "?", "high"], "w": [None, None, 1], "s": ["a", "c", "d"], "t": ["U", "u", "v"]}
+    )
+    with pytest.raises(TableError) as refusal:
+        encoder.encode(table, [7, 8, 9])
+    odd, missing, unseen, other = refusal.value.problems
+    assert "'x' has 'high' in row 9" in odd
+    assert "'w' has 2 missing values, the first in row 7" in missing
+    assert "'s' has 2 categories" in unseen
+    assert "'c' (first in row 8), 'd' (first in row 9)" in unseen
+    assert "Did you mean 'u'?" in other
+
+
+def test_unseen_categories_by_choice():
+    encoder = TableEncoder.fit(pl.DataFrame({"s": ["a", "b"], "t": ["u", "Other"]}))
+    table = pl.DataFrame({"s": ["c", "b"], "t": ["new", "u"]})
+    assert encoder.encode(table, unseen="other").rows() == [(0, 0, 1, 0), (0, 1, 0, 1)]
+    assert {k: v.to_list() for k, v in encoder.unseen(table).items()} == {
+        "s": [True, False],
+        "t": [True, False],
+    }
+    with pytest.raises(TableError, match="Did you mean 'other'"):
+        encoder.encode(table, unseen="othr")

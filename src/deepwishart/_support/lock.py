@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 LOCK = ".lock"
 
 
@@ -22,34 +24,18 @@ def locked(folder: Path) -> Iterator[None]:
     dead process has left is taken over.
     """
     path = folder / LOCK
-    descriptor = _acquire(path)
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
-
-
-def _acquire(path: Path) -> int:
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = FileLock(path, timeout=0).acquire()
+    except Timeout:
+        owner = path.read_text(errors="replace") if path.exists() else ""
+        raise InUseError(
+            f"Another process (id {owner[:20] or 'unknown'}) is working in {folder}. Wait for it "
+            "to end, or choose another --out."
+        ) from None
+    with lock:
+        path.write_text(str(os.getpid()))
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.read(descriptor, 20).decode(errors="replace") or "unknown"
-            os.close(descriptor)
-            raise InUseError(
-                f"Another process (id {owner}) is working in {path.parent}. Wait for it to end, or "
-                "choose another --out."
-            ) from None
-        # Whoever held the lock may have removed the file in between.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                return descriptor
-        os.close(descriptor)
+            yield
+        finally:
+            with suppress(OSError):  # not every system removes a file that is open
+                path.unlink()

@@ -16,7 +16,7 @@ from deepwishart.cli.data import data_app
 from deepwishart.cli.demo import demo
 from deepwishart.cli.errors import FriendlyGroup
 from deepwishart.cli.explain import explain, explain_command
-from deepwishart.cli.fit import fit, fit_command
+from deepwishart.cli.fit import FitCommand, fit
 from deepwishart.cli.info import info
 from deepwishart.cli.predict import predict, predict_command
 from deepwishart.cli.toy import toy
@@ -32,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
-app.command(cls=fit_command)(fit)
+app.command(cls=FitCommand)(fit)
 app.command(cls=predict_command)(predict)
 app.command()(info)
 app.command(cls=explain_command)(explain)

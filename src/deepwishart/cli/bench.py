@@ -63,11 +63,10 @@ def step(
     import torch
 
     from deepwishart.benchmark import Shape, environment, measure
-    from deepwishart.reproduction.sweeps.spec import DTYPES
-    from deepwishart.spec import PROCESSES
+    from deepwishart.spec import CHOICES, PROCESSES
 
     shape = Shape(rows, features, inducing, samples)
-    wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, DTYPES)]
+    wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, CHOICES["dtype"])]
     # More threads than cores only take turns, and very many end the process.
     most = max(2, os.cpu_count() or 1)
     cases = itertools.product(
@@ -117,5 +116,4 @@ def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tupl
 def _line(cells: Sequence[str], fill: str = " ") -> str:
     """A row of the table, in columns wide enough for any name or number."""
     widths = (max(7, len(heading)) for heading in _COLUMNS)
-    padded = (cell.rjust(width, fill) for cell, width in zip(cells, widths, strict=True))
-    return f"| {' | '.join(padded)} |"
+    return f"| {' | '.join(map(str.rjust, cells, widths, [fill] * len(cells)))} |"

@@ -38,13 +38,15 @@ from deepwishart.estimators import (
 )
 from deepwishart.estimators.record import check_record, from_record, to_record
 from deepwishart.estimators.schema import is_count, require
+from deepwishart.likelihoods import NAMES
+from deepwishart.model import DeepKernelProcess
 from deepwishart.persistence import ModelFileError, read_model, write_model
 from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
 from deepwishart.prior import Prior
 from deepwishart.tables import Column, TableEncoder
 
-__all__ = ["ModelDirectory", "SavedModel"]
+__all__ = ["ModelDirectory", "SavedModel", "likelihood_name"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,12 @@ class SavedModel:
         if isinstance(regressor, DeepKernelClassifier):
             return ClassPredictive(predictive, regressor.classes_)
         return RescaledPredictive(predictive, scaled.targets, regressor._single_column)
+
+
+def likelihood_name(model: DeepKernelProcess) -> str:
+    """How a model's likelihood is called on the command line."""
+    kind = type(model.likelihood)
+    return next((name for name, known in NAMES.items() if known is kind), kind.__name__)
 
 
 class ModelDirectory:
@@ -245,7 +253,7 @@ def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:
     for name, value in now.items():
         then = before.get(name)
-        if then == value or (not then and not value):  # an option may be younger than the run
+        if then == value:
             continue
         if name == "data":
             raise CommandError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -195,14 +196,13 @@ def _dependence_records(
     curves: dict[str, Curve], targets: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     for name, (values, found) in curves.items():
-        for place, value in enumerate(values):
-            for index, target in enumerate(targets):
-                yield {
-                    **({"target": target} if len(targets) > 1 else {}),
-                    "column": name,
-                    "value": str(value) if isinstance(value, datetime.datetime) else value,
-                    **{key: float(of[place, index]) for key, of in found._asdict().items()},
-                }
+        for (place, value), (index, target) in product(enumerate(values), enumerate(targets)):
+            yield {
+                **({"target": target} if len(targets) > 1 else {}),
+                "column": name,
+                "value": str(value) if isinstance(value, datetime.datetime) else value,
+                **{key: float(of[place, index]) for key, of in found._asdict().items()},
+            }
 
 
 def _write(

@@ -14,7 +14,7 @@ from rich.console import Console
 from sklearn.base import clone
 
 import deepwishart
-from deepwishart.cli.directory import ModelDirectory, SavedModel
+from deepwishart.cli.directory import ModelDirectory, SavedModel, likelihood_name
 from deepwishart.cli.errors import (
     FAILURE,
     INTERRUPTED,
@@ -26,16 +26,15 @@ from deepwishart.cli.errors import (
 from deepwishart.cli.preparation import Prepared, Split, prepare, targets_of
 from deepwishart.cli.scores import cross_validation, holdout_report, report_tables
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
-from deepwishart.estimators.checks import LIKELIHOODS, check_counts, check_parameters
-from deepwishart.likelihoods import Gaussian
-from deepwishart.likelihoods.counts import CountLikelihood
+from deepwishart.estimators.checks import check_counts, check_parameters
+from deepwishart.likelihoods import NAMES, CountLikelihood, Gaussian
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.tables.problems import listing
 from deepwishart.training import TrainingError
 
-__all__ = ["Wishes", "run_fit"]
+__all__ = ["FitRun", "run_fit"]
 
-# Settings about the table; the others are parameters of the regressor.
+# Settings about the table; the others are parameters of the estimators.
 _OF_THE_TABLE = (
     *("target", "categorical", "drop", "impute", "holdout"),
     *("missing", "separator", "decimal", "encoding"),
@@ -43,9 +42,12 @@ _OF_THE_TABLE = (
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How to go about it: go on or start anew, folds to validate on, a page, JSON, silence."""
+class FitRun:
+    """One call of the command: where to read and write, whether to go on or start anew, folds to
+    validate on, and what to say of the outcome. None of it changes the model that comes out."""
 
+    data: Path
+    out: Path
     resume: bool
     force: bool
     cv: int
@@ -53,89 +55,93 @@ class Wishes:
     as_json: bool
     quiet: bool
 
+    def check(self, holdout: float) -> None:
+        """Better to refuse a page before training than after it."""
+        if self.resume and self.force:
+            raise CommandError("--resume continues a run and --force starts anew: give one.")
+        if self.report is None:
+            return
+        if not holdout:
+            raise CommandError("--report is about rows held out; give a --holdout above 0.")
+        if self.report.suffix.lower() not in (".html", ".htm"):
+            raise CommandError(f"--report must be an .html file, got {self.report}.")
+        if self.report.is_dir() or not self.report.absolute().parent.is_dir():
+            raise CommandError(f"--report {self.report}: there is no such directory to write to.")
 
-def run_fit(
-    data: Path,
-    out: Path,
-    settings: Mapping[str, Any],
-    options: Mapping[str, str],
-    wishes: Wishes,
-) -> None:
+
+def run_fit(run: FitRun, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
 
     ``settings`` decide which model comes out, ``options`` are their names on the command line.
     """
-    if wishes.resume and wishes.force:
-        raise CommandError("--resume continues a run and --force starts anew: give one of them.")
+    run.check(settings["holdout"])
     # Columns in an order of their own, so that --resume may name them in another.
     lists = {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
     lists |= {"target": list(settings["target"]), "missing": list(settings["missing"] or ())}
     settings = {**settings, **lists}
-    given = {name: value for name, value in settings.items() if value is not None}
-    regressor: DeepKernelEstimator = DeepKernelRegressor(
-        **{name: value for name, value in given.items() if name not in _OF_THE_TABLE}
-    )
-    check_parameters(regressor.get_params(deep=False))
-    _check_wishes(wishes, settings["holdout"])
-    prepared = prepare(data, settings, quiet=wishes.quiet)
-    if prepared.classes:
-        if settings["likelihood"] != "auto":
-            raise CommandError(
-                f"--likelihood {settings['likelihood']} is for numbers, but the target "
-                f"{printable(settings['target'][0], 60)} names classes."
-            )
-        regressor = _as_classifier(regressor, prepared, settings["target"][0], wishes.quiet)
+    chosen = {
+        name: value
+        for name, value in settings.items()
+        if value is not None and name not in _OF_THE_TABLE
+    }
+    check_parameters(DeepKernelRegressor(**chosen).get_params(deep=False))
+    prepared = prepare(run.data, settings, quiet=run.quiet)
+    estimator = _make_estimator(chosen, prepared, options)
     split = prepared.hold_out()
     _check_counts(settings, prepared, split)
-    folds = list(prepared.folds(wishes.cv)) if wishes.cv else []
-    for remark in prepared.remarks if not wishes.quiet else ():
-        note(remark)
+    folds = list(prepared.folds(run.cv)) if run.cv else []
+    for sentence in prepared.notes if not run.quiet else ():
+        note(sentence)
     settings["data"] = prepared.digest
-    directory = ModelDirectory(out)
+    directory = ModelDirectory(run.out)
     with directory.locked():
-        if not directory.begin(settings, options, wishes.resume, wishes.force):
-            note(f"the run in {out} has already finished")
+        if not directory.begin(settings, options, run.resume, run.force):
+            note(f"the run in {run.out} has already finished")
             return
-        regressor.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not wishes.quiet))
-        validation = _cross_validate(regressor, folds, directory)
-        about = _train(regressor, split, directory, compare=wishes.report is not None)
+        estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not run.quiet))
+        validation = _cross_validate(estimator, folds, directory)
+        about = _train(estimator, split, directory, compare=run.report is not None)
         about |= {"cv": validation, "left_out": prepared.left_out}
-        regressor.set_params(checkpoint_dir=None, verbose=0)
-        interrupted = regressor.history_.stopped_by == "interrupt"
-        saved = SavedModel(regressor, split.encoder, settings["target"], about)
+        estimator.set_params(checkpoint_dir=None, verbose=0)
+        interrupted = estimator.history_.stopped_by == "interrupt"
+        saved = SavedModel(estimator, split.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
-    if wishes.report is not None and not interrupted:
+    if run.report is not None and not interrupted:
         from deepwishart.cli.fit_report import write_fit_report
 
-        write_fit_report(wishes.report, saved, split, data)
-    if not wishes.quiet or wishes.as_json:
-        _print_outcome(saved, out if in_place else None, wishes)
+        write_fit_report(run.report, saved, split, run.data)
+    if not run.quiet or run.as_json:
+        _print_outcome(saved, run, run.out if in_place else None)
     if interrupted:
-        where = f"the model so far is in {out}" if in_place else f"the model in {out} is as it was"
+        where = f"the model so far is in {run.out}"
+        where = where if in_place else f"the model in {run.out} is as it was"
         raise CommandError(
-            f"interrupted after {regressor.n_iter_} steps; {where}, and the same command with "
-            f"--resume {'instead of --force ' if wishes.force else ''}goes on from there",
+            f"interrupted after {estimator.n_iter_} steps; {where}, and the same command with "
+            f"--resume {'instead of --force ' if run.force else ''}goes on from there",
             INTERRUPTED,
         )
 
 
-def _as_classifier(
-    regressor: DeepKernelEstimator, prepared: Prepared, target: str, quiet: bool
-) -> DeepKernelClassifier:
-    """A classifier with the parameters that were chosen, and a word about it."""
-    if not quiet:
-        count, names = len(prepared.classes), listing(prepared.classes, 4)
-        note(f"{printable(target, 60)} names {count} classes ({names}): this is a classifier")
-    known, usual = DeepKernelClassifier().get_params(), DeepKernelRegressor().get_params()
-    given = {name: value for name, value in regressor.get_params().items() if name in known}
-    changed = {name: value for name, value in given.items() if value != usual[name]}
-    return DeepKernelClassifier(**changed)
+def _make_estimator(
+    chosen: Mapping[str, Any], prepared: Prepared, options: Mapping[str, str]
+) -> DeepKernelEstimator:
+    """A regressor, or a classifier where the target names classes, with all that was chosen."""
+    if not prepared.classes:
+        return DeepKernelRegressor(**chosen)
+    known = DeepKernelClassifier().get_params()
+    for name, value in chosen.items():
+        if name not in known and value != "auto":
+            raise CommandError(
+                f"{options[name]} {printable(value, 60)} is for numbers, but the target "
+                f"{printable(prepared.settings['target'][0], 60)} names classes."
+            )
+    return DeepKernelClassifier(**{name: chosen[name] for name in known if name in chosen})
 
 
 def _check_counts(settings: Mapping[str, Any], prepared: Prepared, split: Split) -> None:
     """Refuse targets that are no counts, and an exposure that is no column of numbers."""
-    counts = issubclass(LIKELIHOODS.get(settings["likelihood"], Gaussian), CountLikelihood)
+    counts = issubclass(NAMES.get(settings["likelihood"], Gaussian), CountLikelihood)
     if counts:
         check_counts(prepared.y, settings["target"])
     exposure = settings["exposure"]
@@ -151,18 +157,6 @@ def _check_counts(settings: Mapping[str, Any], prepared: Prepared, split: Split)
         raise CommandError(f"{option} is no column of numbers among the inputs: {known}.")
     if not (prepared.table[exposure].cast(float, strict=False) > 0).all():
         raise CommandError(f"{option}: not all positive.")
-
-
-def _check_wishes(wishes: Wishes, holdout: float) -> None:
-    """Better to refuse a page before training than after it."""
-    if wishes.report is None:
-        return
-    if not holdout:
-        raise CommandError("--report is about rows held out; give a --holdout above 0.")
-    if wishes.report.suffix.lower() not in (".html", ".htm"):
-        raise CommandError(f"--report must be an .html file, got {wishes.report}.")
-    if wishes.report.is_dir() or not wishes.report.absolute().parent.is_dir():
-        raise CommandError(f"--report {wishes.report}: there is no such directory to write to.")
 
 
 def _cross_validate(
@@ -224,40 +218,39 @@ def _train(
     }
 
 
-def _print_outcome(saved: SavedModel, out: Path | None, wishes: Wishes) -> None:
-    regressor, about = saved.regressor, saved.fit
-    seconds = regressor.history_.seconds[-1] if regressor.history_.seconds else 0.0
-    if wishes.as_json:
+def _print_outcome(saved: SavedModel, run: FitRun, out: Path | None) -> None:
+    estimator, model, about = saved.regressor, saved.regressor.model_, saved.fit
+    seconds = estimator.history_.seconds[-1] if estimator.history_.seconds else 0.0
+    if run.as_json:
         facts = {
             "model": None if out is None else str(out),
-            "report": None if wishes.report is None else str(wishes.report),
-            "steps": regressor.n_iter_,
-            "stopped_by": regressor.history_.stopped_by,
+            "report": None if run.report is None else str(run.report),
+            "steps": estimator.n_iter_,
+            "stopped_by": estimator.history_.stopped_by,
             "seconds": round(seconds, 1),
-            "inputs": regressor.n_features_in_,
-            "depth": regressor.model_.depth,
-            "likelihood": regressor.spec_.likelihood if hasattr(regressor, "likelihood") else None,
-            "elbo": regressor.elbo_,
+            "inputs": estimator.n_features_in_,
+            "depth": model.depth,
+            "likelihood": likelihood_name(model),
+            "elbo": estimator.elbo_,
             **{name: about[name] for name in ("rows", "left_out", "holdout", "cv")},
         }
         print(json.dumps(facts, indent=2, allow_nan=False))
         return
     console = Console(highlight=False)
     console.print(
-        f"{regressor.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
-        f"{regressor.n_features_in_} inputs; ELBO {regressor.elbo_:.3f} per row"
-        f"{' (standardised)' if regressor.model_.likelihood.location_scale else ''}"
+        f"{estimator.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
+        f"{estimator.n_features_in_} inputs; ELBO {estimator.elbo_:.3f} per row"
+        f"{' (standardised)' if model.likelihood.location_scale else ''}"
     )
-    if regressor.depth == "auto" and getattr(regressor, "likelihood", None) == "auto":
-        depth = regressor.model_.depth
-        varies = not isinstance(regressor.model_.likelihood, Gaussian)
-        console.print(
-            f"chosen by the bound: {depth} layer{'s' * (depth > 1)}, "
-            f"{'noise that depends on the inputs' if varies else 'the same noise everywhere'}"
-        )
+    if estimator.depth == "auto":
+        layers = f"{model.depth} layer{'s' * (model.depth > 1)}"
+        if getattr(estimator, "likelihood", None) == "auto":
+            varies = not isinstance(model.likelihood, Gaussian)
+            layers += f", {'noise that depends on the inputs' if varies else 'constant noise'}"
+        console.print(f"chosen by the bound: {layers}")
     for table in report_tables(about["cv"], about["holdout"]):
         console.print(table)
     if out is not None:
-        console.print(f"model written to {out}", soft_wrap=True, markup=False)
-    if wishes.report is not None and out is not None:
-        console.print(f"report written to {wishes.report}", soft_wrap=True, markup=False)
+        for what, where in (("model", out), ("report", run.report)):
+            if where is not None:
+                console.print(f"{what} written to {where}", soft_wrap=True, markup=False)

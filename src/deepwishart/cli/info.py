@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from deepwishart._support.numbers import plain
@@ -14,12 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["describe", "info"]
 
-PROCESS_NAMES = {
-    "dwp": "deep Wishart process",
-    "dgp": "deep Gaussian process, global inducing points",
-    "dsvi": "deep Gaussian process, doubly stochastic",
-    "diwp": "deep inverse Wishart process",
-}
 _MOST_RELEVANT = 5
 
 
@@ -51,8 +47,9 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
         for name, value in section.items():
             if value is not None:
                 # Names come from tables: neither control characters nor rich's markup count.
-                lines = value if isinstance(value, list) else [_show(name, value)]
-                shown = "\n".join(escape(printable(line, 200)) for line in lines)
+                text = plain(value) if isinstance(value, float) else str(value)
+                lines = value if isinstance(value, list) else [text]
+                shown = "\n".join(escape(printable(str(line), 200)) for line in lines)
                 table.add_row(f"[dim]{name}[/]", shown)
         console.print(table)
     for table in report_tables(facts["cv"], facts["holdout"]):
@@ -61,19 +58,20 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
 
 def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
+    from deepwishart.cli.directory import likelihood_name
+
     regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
     settings, history = fit.get("settings", {}), regressor.history_
     classes = getattr(regressor, "classes_", None)
-    known = {} if classes is not None else _describe_likelihood(regressor)
+    likelihood = likelihood_name(model)
+    known = {} if classes is not None else _describe_likelihood(regressor, likelihood)
+    spec = model.spec
+    assert spec is not None  # estimators build processes by name
     return {
         "model": {
-            "process": regressor.process,
-            "depth": model.depth,
-            "width": regressor.width or regressor.n_features_in_,
-            "inducing": regressor.n_inducing_,
-            "kernel": regressor.kernel,
-            "likelihood": regressor.spec_.likelihood if classes is None else None,
-            "dtype": regressor.dtype,
+            **{each.name: _choice(getattr(spec, each.name)) for each in fields(spec)},
+            "width": list(spec.widths),
+            "likelihood": likelihood,
             "parameters": sum(p.numel() for p in model.parameters()),
         },
         "data": {
@@ -112,14 +110,13 @@ def describe(saved: SavedModel) -> dict[str, Any]:
     }
 
 
-def _describe_likelihood(regressor: Any) -> dict[str, list[float]]:
+def _describe_likelihood(regressor: Any, kind: str) -> dict[str, list[float]]:
     """What the likelihood has learned, one number for each target, in units of the data."""
     likelihood, units = regressor.model_.likelihood, regressor._scaled.targets.scale
 
     def values(parameter: Any) -> Any:
         return parameter.detach().exp().cpu().numpy().reshape(-1)
 
-    kind = str(regressor.spec_.likelihood)
     typical = "typical " if kind.startswith("heteroscedastic") else ""
     spread = "scale" if kind == "heteroscedastic_t" else "standard deviation"
     found = {
@@ -160,10 +157,13 @@ def _describe_layer(layer: Any) -> dict[str, Any]:
     }
 
 
-def _show(name: str, value: Any) -> str:
-    if name == "process":
-        return f"{value} ({PROCESS_NAMES[value]})"
-    return plain(value) if isinstance(value, float) else str(value)
+def _choice(value: Any) -> Any:
+    """A field of a specification as JSON holds it; an object by the name of its class."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return [_choice(each) for each in value]
+    return dict(value) or None if isinstance(value, Mapping) else type(value).__name__
 
 
 def _learned(facts: dict[str, Any]) -> dict[str, list[str]]:

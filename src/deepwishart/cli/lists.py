@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from typer.core import TyperCommand
 
-__all__ = ["completing", "is_number", "is_word", "is_word_or_number", "spread", "taking_lists"]
+__all__ = [
+    *("ListCommand", "completing", "is_number", "is_word", "is_word_or_number", "spread"),
+    "taking_lists",
+]
 
 Belongs = Callable[[str], bool]
 
@@ -69,17 +72,21 @@ def spread(tokens: list[str], options: Mapping[str, Belongs]) -> list[str]:
     return result
 
 
+class ListCommand(TyperCommand):
+    """A command some of whose options, ``lists``, take several values in a row; ``also`` has other
+    names that options go by."""
+
+    lists: ClassVar[Mapping[str, Belongs]] = {}
+    also: ClassVar[Mapping[str, str]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        parts = (token.partition("=") for token in args)
+        renamed = [self.also.get(name, name) + equals + value for name, equals, value in parts]
+        return super().parse_args(ctx, spread(renamed, self.lists))
+
+
 def taking_lists(
-    options: Mapping[str, Belongs], also: Mapping[str, str] | None = None
-) -> type[TyperCommand]:
-    """A command class, for ``@app.command(cls=...)``, whose given options take lists of values;
-    ``also`` has other names that options go by."""
-
-    class ListCommand(TyperCommand):
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            for index, token in enumerate(args):
-                name, equals, value = token.partition("=")
-                args[index] = f"{(also or {}).get(name, name)}{equals}{value}"
-            return super().parse_args(ctx, spread(args, options))
-
-    return ListCommand
+    lists: Mapping[str, Belongs], also: Mapping[str, str] | None = None
+) -> type[ListCommand]:
+    """A command class, for ``@app.command(cls=...)``, with these lists and other names."""
+    return type("Command", (ListCommand,), {"lists": lists, "also": also or {}})

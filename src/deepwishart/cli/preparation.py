@@ -24,7 +24,7 @@ from deepwishart.tables import (
     read_targets,
 )
 from deepwishart.tables.columns import MISSING, require_columns
-from deepwishart.tables.problems import quoted
+from deepwishart.tables.problems import listing, quoted
 
 __all__ = ["Prepared", "Split", "prepare", "targets_of"]
 
@@ -51,7 +51,7 @@ class Prepared:
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
     classes: tuple[str, ...] = ()  # labels of the classes that y numbers, if it does
-    remarks: tuple[str, ...] = ()  # on rows left out, and on words taken for missing values
+    notes: tuple[str, ...] = ()  # what a person should know of how the table was read
 
     def hold_out(self) -> Split:
         """The division that the options ask for: at least one row if there is a fraction."""
@@ -141,9 +141,9 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
         known[:] = True  # the inputs can be looked at nevertheless
     numbers = (1 + np.flatnonzero(known)).tolist()
     left_out = int((~known).sum())
-    remarks = tuple(_remarks(table, left_out, missing))
+    notes = tuple(_notes(table, targets, classes, left_out, missing))
     prepared = Prepared(
-        table.filter(known), numbers, y[known], settings, digest, left_out, classes, remarks
+        table.filter(known), numbers, y[known], settings, digest, left_out, classes, notes
     )
     if problems:
         with problems:
@@ -168,7 +168,16 @@ def _is_classification(
     return False
 
 
-def _remarks(table: pl.DataFrame, left_out: int, missing: Sequence[str]) -> Iterator[str]:
+def _notes(
+    table: pl.DataFrame,
+    targets: Sequence[str],
+    classes: Sequence[str],
+    left_out: int,
+    missing: Sequence[str],
+) -> Iterator[str]:
+    if classes:
+        target, names = printable(targets[0], 60), listing(classes, 4)
+        yield f"{target} names {len(classes)} classes ({names}): this is a classifier"
     if left_out:
         yield f"{left_out:,} {'row' if left_out == 1 else 'rows'} without a target left out"
     spellings = [word.strip().lower() for word in missing]

@@ -109,7 +109,7 @@ def _class_scores(model: Any, split: Split, linear: bool, one_layer: bool) -> _F
         rows, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
         fitted = LogisticRegression(max_iter=1000).fit(rows, labels)
         said["linear"] = fitted.predict_log_proba(new)
-    if one_layer and model.depth != 1:
+    if one_layer and model.model_.depth != 1:
         said["gp"] = _with_one_layer(model, split).predict_log_proba(X_test)
     curve = reliability(prediction.probs, y)._asdict()
     return (

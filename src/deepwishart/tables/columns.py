@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -78,14 +78,17 @@ class Column:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Column:
         """What :meth:`to_dict` gave; ``TableError`` for anything else."""
-        name, kind = plain["name"], plain["kind"]
-        categories, fill = plain["categories"], plain["fill"]
-        parts, origin = plain.get("parts", []), plain.get("origin", 0.0)  # models of 0.1 have none
-        texts = isinstance(categories, list) and {type(t) for t in [name, *categories]} == {str}
-        known = fill is None or (fill in categories if categories else type(fill) in (float, int))
-        dates = isinstance(parts, list) and set(parts) <= set(PARTS) and type(origin) is float
-        fits = bool(categories) == (kind == "category") and bool(parts) == (kind == "date")
-        if not (texts and known and dates and fits and kind in KINDS):
+        name, kind, categories, fill, parts, origin = (plain[each.name] for each in fields(cls))
+        lists = isinstance(categories, list) and isinstance(parts, list)
+        if not (
+            lists
+            and {type(text) for text in (name, *categories)} == {str}
+            and set(parts) <= set(PARTS)
+            and type(origin) is float
+            and (fill is None or (fill in categories if categories else type(fill) in (float, int)))
+            and (bool(categories), bool(parts)) == (kind == "category", kind == "date")
+            and kind in KINDS
+        ):
             raise TableError(f"{quoted(plain)} does not describe a column.")
         return cls(name, kind, tuple(categories), fill, tuple(parts), origin)
 
@@ -196,22 +199,21 @@ def read_targets(
     require_columns(table, names)
     if len(set(names)) < len(names):
         raise TableError(f"A target is named twice in {listing(names)}.")
-    text = as_text(pl.DataFrame([table[name] for name in names]), missing)
-    numbers = text.select(pl.all().cast(pl.Float64, strict=False)).null_count().row(0)
+    values, odd = read_values(table, dict.fromkeys(names, "number"), missing=missing)
     problems = Problems()
-    for name, unread in zip(names, numbers, strict=True):
-        if table[name].dtype == pl.Boolean or unread == len(table):
-            example = next((value for value in text[name] if value is not None), None)
-            found = "no values at all" if example is None else f"{quoted(example)}, for example"
+    for name in names:
+        column = values[name].rename("").drop_nulls()  # polars takes "^x$" for a pattern of names
+        largest = float(np.abs(column.to_numpy()).max(initial=0.0))
+        if table[name].dtype == pl.Boolean or column.is_empty():
+            text = as_text(pl.DataFrame([table[name].alias("")]), missing).to_series().drop_nulls()
+            found = f"{quoted(text[0])}, for example" if len(text) else "no values at all"
             problems.append(
                 f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
                 "to be a number for regression."
             )
-    problems.settle()
-    targets, odd = read_values(table, dict.fromkeys(names, "number"), missing=missing)
-    Problems(odd.values()).settle()
-    for name, column in targets.drop_nulls().to_dict().items():
-        if len(column) and (largest := float(np.abs(column.to_numpy()).max())) > _LARGEST:
+        elif name in odd:
+            problems.append(odd[name])
+        elif largest > _LARGEST:
             problems.append(
                 f"The target {quoted(name)} has values up to {largest:g}; predictions beyond "
                 f"{_LARGEST:g} would be infinite. Divide the column by a constant first."
@@ -222,7 +224,7 @@ def read_targets(
                 "predict."
             )
     problems.settle()
-    return targets.fill_null(math.nan).to_numpy()
+    return values.fill_null(math.nan).to_numpy()
 
 
 def holds_classes(table: pl.DataFrame, name: str, missing: Collection[str] = MISSING) -> bool:
@@ -278,17 +280,15 @@ def require_columns(table: pl.DataFrame, names: Iterable[str]) -> None:
         )
 
 
-def refuse_missing(
-    values: pl.DataFrame, names: Collection[str], rows: Sequence[int] | None = None
-) -> None:
+def refuse_missing(values: pl.DataFrame, names: Collection[str], rows: Sequence[int]) -> None:
     """Raise :class:`~deepwishart.tables.TableError` naming those columns that lack values."""
     problems = Problems()
     for name, count in zip(values.columns, values.null_count().row(0), strict=True):
         if count and name in names:
-            index = values[name].to_list().index(None)
+            row = rows[values[name].to_list().index(None)]
             problems.append(
-                f"Column {quoted(name)} has {count} missing values, the first in row "
-                f"{rows[index] if rows else index + 1}. Fill them in, leave those rows out, or "
-                "fit with --impute median, or with --drop for the column."
+                f"Column {quoted(name)} has {count} missing values, the first in row {row}. Fill "
+                "them in, leave those rows out, or fit with --impute median, or with --drop for "
+                "the column."
             )
     problems.settle()

@@ -84,7 +84,7 @@ class TableEncoder:
         table = pl.DataFrame([table[name] for name in table.columns if name not in set(ignore)])
         if not table.width:
             raise TableError("The table has no columns left to predict from.")
-        text, problems = as_text(table, missing), Problems()
+        text, problems, rows = as_text(table, missing), Problems(), rows or range(1, len(table) + 1)
         kinds = _find_kinds(table, text, set(categorical), rows, problems)
         if impute is None:
             with problems:
@@ -136,6 +136,7 @@ class TableEncoder:
                 none of its categories (0 in all their columns) where there is no such category.
         """
         require_columns(table, [column.name for column in self.columns])
+        rows = rows or range(1, len(table) + 1)
         values, odd = self._values(table, rows)
         problems = Problems(odd.values())
         with problems:
@@ -186,7 +187,7 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> TableEncoder:
         """What :meth:`to_dict` gave."""
-        missing = plain.get("missing", list(MISSING))  # models of 0.1 do not say
+        missing = plain["missing"]
         if not (isinstance(missing, list) and all(isinstance(word, str) for word in missing)):
             raise TableError(f"{quoted(missing)} are no spellings of a missing value.")
         return cls(tuple(Column.from_dict(column) for column in plain["columns"]), tuple(missing))
@@ -196,7 +197,7 @@ def _find_kinds(
     table: pl.DataFrame,
     text: pl.DataFrame,
     categorical: Collection[str],
-    rows: Sequence[int] | None,
+    rows: Sequence[int],
     problems: list[str],
 ) -> dict[str, str]:
     """What the columns are, from their types or, in text files, from all their values; those that
@@ -230,8 +231,8 @@ def _find_kinds(
             else:
                 problems.append(
                     f"Column {quoted(name)} holds {kind}s, but {quoted(column[row])} in row "
-                    f"{rows[row] if rows else row + 1}. Correct it, or, if the column holds "
-                    f"categories, say so with --categorical {quoted(name)[1:-1]}."
+                    f"{rows[row]}. Correct it, or, if the column holds categories, say so with "
+                    f"--categorical {quoted(name)[1:-1]}."
                 )
         else:
             kinds[name] = "category"
@@ -247,16 +248,15 @@ def _choose_parts(days: pl.Series) -> dict[str, Any]:
 
 
 def _take_unseen(
-    part: pl.Expr, values: pl.Series, column: Column, rows: Sequence[int] | None, unseen: str
+    part: pl.Expr, values: pl.Series, column: Column, rows: Sequence[int], unseen: str
 ) -> pl.Expr:
     """Categories as an expression that has known ones only, or ``TableError`` naming all others."""
     if unseen not in ("error", "other"):
         raise TableError(unknown("unseen", unseen, ("error", "other")))
     known = {*column.categories, None}
-    new: dict[str, int] = {}
-    for index, value in enumerate(values.to_list()):
-        if value not in known:
-            new.setdefault(value, rows[index] if rows else index + 1)
+    pairs = zip(reversed(values.to_list()), reversed(rows), strict=True)
+    new = {value: row for value, row in pairs if value not in known}  # the first row of each
+    new = dict(sorted(new.items(), key=lambda pair: pair[1]))
     if not new:
         return part
     if unseen == "other":

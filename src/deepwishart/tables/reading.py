@@ -190,23 +190,6 @@ def read_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> 
         return table.read()
 
 
-def stream_table(
-    path: str | os.PathLike[str], batch_rows: int = 8192, dialect: Dialect | None = None
-) -> Iterator[pl.DataFrame]:
-    """As :func:`read_table`, in batches of at most ``batch_rows`` rows and in order.
-
-    Memory does not grow with the length of the file.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "table.csv"
-    ...     _ = path.write_text("x\\n1\\n2\\n3\\n")
-    ...     [len(batch) for batch in stream_table(path, batch_rows=2)]
-    [2, 1]
-    """
-    with open_table(path, dialect) as table:
-        yield from table.stream(batch_rows)
-
-
 def _usual_separator(file: Path) -> str:
     """That of the name's ending, nothing for Parquet; refuses what is no file that can be read."""
     if str(file) == STANDARD_INPUT:
