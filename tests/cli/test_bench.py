@@ -16,8 +16,7 @@ import torch
 from deepwishart import benchmark
 from deepwishart.benchmark import BOSTON, Measurement, Shape, alternate, environment, measure
 from deepwishart.cli.bench import step
-from deepwishart.reproduction.sweeps.spec import DTYPES
-from deepwishart.spec import PROCESSES
+from deepwishart.spec import CHOICES, PROCESSES
 
 from .conftest import SOURCE, refused, run
 
@@ -76,7 +75,7 @@ def test_everything_by_default(unmeasured):
     result = run("bench", "step")
     found = [tuple(line[:4]) for line in rows(result.stdout)[1:]]
     assert len(found) == 32
-    assert set(found) == set(itertools.product(PROCESSES, DTYPES, ("2", "5"), ("1", "2")))
+    assert set(found) == set(itertools.product(PROCESSES, CHOICES["dtype"], ("2", "5"), ("1", "2")))
     assert rows(result.stdout)[1][4:] == ["12.3", "57", "8.91", "1.00"]
     default = inspect.signature(measure).parameters["repeats"].default
     assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 16  # both dtypes at once
@@ -84,7 +83,7 @@ def test_everything_by_default(unmeasured):
 
 def test_quick_is_short_unless_told_otherwise(unmeasured):
     quick = [line[:4] for line in rows(bench("--quick").stdout)[1:]]
-    assert quick == [["dwp", d, n, "2"] for n, d in itertools.product(("2", "5"), DTYPES)]
+    assert quick == [["dwp", d, n, "2"] for n, d in itertools.product(("2", "5"), CHOICES["dtype"])]
     told = rows(bench("--quick", "--processes", "dgp", "--threads", "1").stdout)[1:]
     assert {(line[0], line[3]) for line in told} == {("dgp", "1")}
 

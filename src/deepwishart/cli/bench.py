@@ -63,11 +63,10 @@ def step(
     import torch
 
     from deepwishart.benchmark import Shape, environment, measure
-    from deepwishart.reproduction.sweeps.spec import DTYPES
-    from deepwishart.spec import PROCESSES
+    from deepwishart.spec import CHOICES, PROCESSES
 
     shape = Shape(rows, features, inducing, samples)
-    wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, DTYPES)]
+    wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, CHOICES["dtype"])]
     # More threads than cores only take turns, and very many end the process.
     most = max(2, os.cpu_count() or 1)
     cases = itertools.product(
