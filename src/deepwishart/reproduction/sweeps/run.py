@@ -14,18 +14,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deepwishart._support.machine import resolve_device, threads
 from deepwishart.bound import elbo
-from deepwishart.estimators import ScaledModel, estimate_elbo, score
+from deepwishart.estimators import ScaledModel, Standardiser, estimate_elbo, score
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.reproduction.datasets import Dataset, Split
 from deepwishart.reproduction.published import published
 from deepwishart.reproduction.sweeps.curves import thin, time_to_bound
-from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
+from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings, model_defaults
 from deepwishart.reproduction.sweeps.versions import versions
+from deepwishart.spec import ModelSpec
+from deepwishart.start import make_model
 from deepwishart.training import (
     CheckpointError,
     CheckpointStore,
@@ -50,6 +53,32 @@ class Outcome(NamedTuple):
     curve: dict[str, list[float]]
 
 
+def structure(
+    spec: RunSpec, settings: Settings, num_rows: int = 1, num_features: int = 1
+) -> ModelSpec:
+    """The model that a run trains on so many rows; ``ValueError`` where there is none.
+
+    >>> structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 50})).mixing
+    0.018
+    """
+    options = model_options(spec.protocol, num_rows, settings.model.get("output", "auto"))
+    options |= settings.model
+    return ModelSpec(num_features, process=spec.process, depth=spec.depth, **options)
+
+
+def make_scaled(
+    model: ModelSpec, X: np.ndarray, y: np.ndarray, *, device: str | torch.device, **options: Any
+) -> ScaledModel:
+    """A model of data ``(N, num_features)`` and ``(N, 1)`` in any units; ``options`` are those of
+    :func:`deepwishart.start.make_model`."""
+    scalings = Standardiser.fit(X), Standardiser.fit(y)
+    data = (
+        torch.as_tensor(scaling.forward(values), dtype=model.torch_dtype)
+        for scaling, values in zip(scalings, (X, y), strict=True)
+    )
+    return ScaledModel(make_model(model, *data, **options).to(device), *scalings)
+
+
 def run(
     spec: RunSpec,
     settings: Settings,
@@ -68,33 +97,27 @@ def run(
     execution = execution or Execution()
     device = resolve_device(execution.device)
     split = dataset.split(spec.split)
-    num_rows = len(split.X_train)
-    options = model_options(spec.protocol, num_rows, settings.output)
+    num_rows, num_features = split.X_train.shape
+    model = structure(spec, settings, num_rows, num_features)
     protocol = adjust_protocol(
         spec.protocol,
         num_rows,
         max_iter=settings.max_iter,
         learning_rate=settings.learning_rate,
         num_samples=settings.num_samples,
-        num_inducing=settings.num_inducing,
-        output=options["output"],
+        num_inducing=model.num_inducing,
+        output=model.output,
     )
     if settings.start == "prior":
         protocol = protocol.replace(shallow_steps=0)
     new_model = functools.partial(
-        ScaledModel.build,
-        spec.process,
+        make_scaled,
+        model,
         split.X_train,
         split.y_train[:, None],
         device=device,
-        depth=spec.depth,
-        num_inducing=settings.num_inducing,
-        kernel=settings.kernel,
-        posterior=settings.posterior,
-        start=settings.start,
-        dtype=getattr(torch, settings.dtype),
         seed=spec.seed,
-        **options,
+        start=settings.start,
     )
     history = History()
     store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
@@ -107,7 +130,8 @@ def run(
             numbers = _evaluate(scaled, split, settings, spec.seed)
         except NUMERICAL_ERRORS as error:
             numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
-    curve = thin(history)
+    curve, usual = thin(history), model_defaults()
+    chosen = {k: v for k, v in model.to_dict().items() if k in usual and v != usual[k]}
     record = {
         **spec.to_dict(),
         "status": "ok",
@@ -115,8 +139,8 @@ def run(
         "num_test": len(split.X_test),
         "versions": versions(),
         "settings": {
-            **dataclasses.asdict(settings),
-            **options,
+            "model": chosen,
+            **{name: getattr(settings, name) for name in ("start", "elbo_samples", "test_samples")},
             "protocol": {**dataclasses.asdict(protocol), "betas": list(protocol.betas)},
             "threads": execution.threads,
             "device": device.type,

@@ -19,7 +19,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +75,7 @@ class ResultsStore:
 
     def curve(self, spec: RunSpec) -> dict[str, list[float]]:
         """Training curve of a finished run: lists ``step``, ``elbo`` and ``seconds``."""
-        path = self._curve_path(spec)
-        if not path.exists():  # version 0.1 did not put the version of settings into names
-            path = self._curve_path(replace(spec, settings_version=""))
-        curve: dict[str, list[float]] = json.loads(path.read_text("utf-8"))
+        curve: dict[str, list[float]] = json.loads(self._curve_path(spec).read_text("utf-8"))
         return curve
 
     def checkpoint_dir(self, spec: RunSpec) -> Path:
