@@ -18,7 +18,7 @@ from deepwishart.reproduction.sweeps import (
     Settings,
     run_sweep,
 )
-from deepwishart.reproduction.sweeps.engines.events import Broken, Lost, Started, Stepped
+from deepwishart.reproduction.sweeps.engine import Broken, Lost, Started, Stepped
 
 SPECS = [RunSpec("yacht", split, "dgp", 2, protocol="fast") for split in range(3)]
 

@@ -11,7 +11,7 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
-from deepwishart.reproduction.sweeps.engines import events
+from deepwishart.reproduction.sweeps import engine as events
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
 

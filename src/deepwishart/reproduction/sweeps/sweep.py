@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepwishart.reproduction.sweeps.engines.events import Broken, Engine, Event, Finished
+from deepwishart.reproduction.sweeps.engine import Broken, Engine, Event, Finished
 from deepwishart.reproduction.sweeps.spec import RunSpec
 from deepwishart.reproduction.sweeps.store import ResultsStore
 

@@ -1,0 +1,150 @@
+"""Runs on this machine: processes with a fixed number of threads each."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future
+from multiprocessing import get_context, parent_process
+from multiprocessing.managers import SyncManager
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+from joblib.externals import loky  # type: ignore[import-untyped]
+
+from deepwishart.reproduction.sweeps import engine
+from deepwishart.reproduction.sweeps.engine import Broken, Finished, Lost, News
+from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
+from deepwishart.reproduction.sweeps.store import ResultsStore
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class LocalEngine(engine.Engine):
+    """Worker processes on this machine.
+
+    A worker that dies, for whatever reason, is replaced and its run resumed from the last
+    checkpoint. When this process dies, its workers leave at once. A script keeps its own work under
+    ``if __name__ == "__main__":``.
+
+    Args:
+        settings, execution: what all runs have in common.
+        store: where runs keep checkpoints and workers their logs.
+        num_workers: number of processes.
+
+    >>> import tempfile
+    >>> engine = LocalEngine(Settings(), ResultsStore(tempfile.gettempdir()), num_workers=2)
+    >>> list(engine.run([]))
+    []
+    """
+
+    num_workers = 1
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: ResultsStore,
+        *,
+        num_workers: int = 1,
+        execution: Execution | None = None,
+    ) -> None:
+        super().__init__(settings, store, execution)
+        if num_workers < 1:
+            raise ValueError(f"The number of workers must be at least 1, got {num_workers}.")
+        self.num_workers = self._most = num_workers
+        # One pool for each worker: when a process dies, its pool is of no more use.
+        self._pools: dict[int, Any] = {}
+        self._places: dict[Future[Any], int] = {}
+        self._manager: SyncManager | None = None
+
+    def _open(self) -> Queue[News]:
+        self._store.log_dir.mkdir(parents=True, exist_ok=True)
+        self._manager = SyncManager(ctx=get_context("spawn"))
+        self._manager.start(_belong_to_parent)
+        self._board: Queue[News] = self._manager.Queue()
+        return self._board
+
+    def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
+        number = next(n for n in range(self.num_workers) if n not in self._places.values())
+        folder = self._store.checkpoint_dir(spec)
+        # What to do with a run is an argument as well: a new process has modules of its own.
+        task = engine.carry_out, spec, self._settings, folder, self._execution, self._board
+        try:
+            future = self._pool(number).submit(_work, *task)
+        except BrokenExecutor:  # its process died while it had nothing to do
+            del self._pools[number]
+            future = self._pool(number).submit(_work, *task)
+        self._places[future] = number
+        return future
+
+    def _pool(self, number: int) -> Any:
+        if number not in self._pools:
+            self._pools[number] = loky.ProcessPoolExecutor(
+                max_workers=1,
+                initializer=_become_worker,
+                initargs=(self._store.log_dir / f"worker-{number}.log",),
+                env=dict.fromkeys(_THREAD_VARIABLES, str(self._execution.threads)),
+            )
+        return self._pools[number]
+
+    def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Finished | Lost | Broken:
+        number = self._places.pop(flight)
+        try:
+            return flight.result()
+        except BrokenExecutor as error:
+            del self._pools[number]
+            codes = str(error).partition("exit codes of the workers are ")[2].partition("\n")[0]
+            return Lost(spec, f"its worker died: {codes or error}")
+
+    def _close(self) -> None:
+        for pool in self._pools.values():
+            pool.shutdown(kill_workers=True)
+        self._pools.clear()
+        self._places.clear()
+        if self._manager is not None:
+            self._manager.shutdown()
+
+
+def _belong_to_parent() -> None:
+    """Leave when the parent is gone: no second sweep ever meets a worker of the first. Ctrl-C
+    reaches every process of the terminal; what to do about it is the parent's choice."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def leave() -> None:
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
+def _become_worker(log: Path) -> None:
+    _belong_to_parent()
+    with open(log, "a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+
+
+@functools.cache
+def _read(name: str) -> Any:
+    from deepwishart.reproduction.datasets import load
+
+    return load(name)
+
+
+def _work(
+    carry_out: Callable[..., Finished | Broken],
+    spec: RunSpec,
+    settings: Settings,
+    folder: Path,
+    execution: Execution,
+    board: Any,
+) -> Finished | Broken:
+    """One run, in a worker."""
+    data, where = _read(spec.dataset), f"process {os.getpid()}"
+    return carry_out(spec, settings, data, folder, execution, where, board.put)
