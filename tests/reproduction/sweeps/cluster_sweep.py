@@ -48,7 +48,7 @@ def main(out: str) -> None:
     store = ResultsStore(out)
     with store.writing():
         engine = RayEngine(
-            Settings(num_inducing=6, max_iter=400, elbo_samples=20, test_samples=5),
+            Settings({"num_inducing": 6}, max_iter=400, elbo_samples=20, test_samples=5),
             store,
             {"yacht": datasets.load("yacht")},
             address=cluster.address,

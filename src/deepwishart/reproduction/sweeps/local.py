@@ -6,9 +6,10 @@ import functools
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.managers import SyncManager
 from pathlib import Path
 from queue import Queue
@@ -22,6 +23,7 @@ from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_PULSE_SECONDS = 0.5
 
 
 class LocalEngine(engine.Engine):
@@ -64,7 +66,7 @@ class LocalEngine(engine.Engine):
     def _open(self) -> Queue[News]:
         self._store.log_dir.mkdir(parents=True, exist_ok=True)
         self._manager = SyncManager(ctx=get_context("spawn"))
-        self._manager.start(_belong_to_parent)
+        self._manager.start(_belong_to, (os.getpid(),))
         self._board: Queue[News] = self._manager.Queue()
         return self._board
 
@@ -86,7 +88,7 @@ class LocalEngine(engine.Engine):
             self._pools[number] = loky.ProcessPoolExecutor(
                 max_workers=1,
                 initializer=_become_worker,
-                initargs=(self._store.log_dir / f"worker-{number}.log",),
+                initargs=(os.getpid(), self._store.log_dir / f"worker-{number}.log"),
                 env=dict.fromkeys(_THREAD_VARIABLES, str(self._execution.threads)),
             )
         return self._pools[number]
@@ -109,22 +111,21 @@ class LocalEngine(engine.Engine):
             self._manager.shutdown()
 
 
-def _belong_to_parent() -> None:
-    """Leave when the parent is gone: no second sweep ever meets a worker of the first. Ctrl-C
+def _belong_to(parent: int) -> None:
+    """Leave when that process is gone: no second sweep ever meets a worker of the first. Ctrl-C
     reaches every process of the terminal; what to do about it is the parent's choice."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
 
     def leave() -> None:
-        parent.join()
+        while os.getppid() == parent:
+            time.sleep(_PULSE_SECONDS)
         os._exit(0)
 
     threading.Thread(target=leave, daemon=True).start()
 
 
-def _become_worker(log: Path) -> None:
-    _belong_to_parent()
+def _become_worker(parent: int, log: Path) -> None:
+    _belong_to(parent)
     with open(log, "a", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

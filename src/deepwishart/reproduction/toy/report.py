@@ -65,8 +65,8 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count from two standard
-        errors on, and one seed decides nothing."""
+        """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count where chance alone
+        would hardly bring them, and one seed decides nothing."""
         words = {"better": "larger", "worse": "smaller"}
         return words.get(sign(self.difference), "undecided")
 
@@ -138,9 +138,9 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
         "## Does the paper's claim hold here?",
         "",
         'The paper: the DWP\'s features are "more varied", which "allows for a greater predictive '
-        'uncertainty in the posterior away from the data". A difference counts here from two '
-        "standard errors on. That is a mild test: with five seeds, chance alone passes it in one "
-        "comparison of nine.",
+        'uncertainty in the posterior away from the data". A difference counts here from so many '
+        "standard errors on as chance alone, by Student's t, passes in one comparison of 22: 2.9 "
+        "with five seeds.",
         "",
         *(f"- {claim}: {_sentence(compared[key])}" for key, (claim, _) in CLAIMS.items()),
         "",
