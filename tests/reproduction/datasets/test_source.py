@@ -53,14 +53,14 @@ def test_download_fetches_every_file_once(source, server, files):
     for path, content in files.items():
         assert (source.folder / path).read_bytes() == content
     source.fetch(files)
-    assert source.read(DATA) == files[DATA]
+    assert source.get(DATA).read_bytes() == files[DATA]
     assert len(server.requests) == len(files)
 
 
 def test_a_damaged_file_in_the_cache_is_fetched_again(source, server, files):
     source.fetch(files)
     (source.folder / DATA).write_bytes(files[DATA][:-7])
-    assert source.read(DATA) == files[DATA]
+    assert source.get(DATA).read_bytes() == files[DATA]
     assert server.requests[len(files) :] == [DATA]
 
 
@@ -73,7 +73,7 @@ def test_a_connection_that_breaks_off_leaves_nothing_behind(source, server, file
     assert leftovers(source.folder) == []
     server.send = lambda path, content: (content, len(content))
     source.fetch([DATA])
-    assert source.read(DATA) == files[DATA]
+    assert source.get(DATA).read_bytes() == files[DATA]
 
 
 def test_altered_bytes_are_refused(source, server):
@@ -136,11 +136,11 @@ def test_a_bad_file_in_a_named_folder(folder, monkeypatch, damage, words):
     monkeypatch.setenv("DEEPWISHART_DATA", str(folder))
     damage(folder / DATA)
     with pytest.raises(DataFileError, match=rf"data\.txt {words}.*unset DEEPWISHART_DATA"):
-        Source.find().read(DATA)
+        Source.find().get(DATA)
 
 
 def test_published_checksums_hold_where_a_folder_has_no_registry(folder, monkeypatch):
     monkeypatch.setenv("DEEPWISHART_DATA", str(folder))
     (folder / "registry.txt").unlink()
     with pytest.raises(DataFileError, match=r"data\.txt is altered"):
-        Source.find().read(DATA)
+        Source.find().get(DATA)

@@ -5,7 +5,6 @@ import pytest
 from deepwishart.reproduction import datasets
 from deepwishart.reproduction.published import (
     METRICS,
-    citation,
     highlighted,
     published,
     published_kinds,
@@ -60,7 +59,3 @@ def test_what_the_paper_highlights():
                 winners.append(winner)
     counts = {metric: (w.count("dwp"), w.count("dgp")) for metric, w in found.items()}
     assert counts == {"elbo": (19, 7), "test_log_likelihood": (6, 1)}
-
-
-def test_it_is_cited():
-    assert "Ober" in citation() and "2021" in citation()

@@ -1,8 +1,5 @@
 """``deepwishart uci report``, from the outside."""
 
-import subprocess
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
@@ -34,27 +31,8 @@ def test_what_was_left_out_is_said(make_results, tmp_path):
     assert "1 line of runs.jsonl could not be read" in (tmp_path / "report/report.md").read_text()
 
 
-def test_an_empty_directory(tmp_path):
-    result = command(tmp_path, "--out", tmp_path / "report")
-    assert result.exit_code == 0
-    assert "no finished runs" in result.stderr
-    assert "no finished runs" in (tmp_path / "report/report.html").read_text("utf-8")
-
-
 @pytest.mark.parametrize("arguments", [["nowhere"], [".", "--protocol"]])
 def test_wrong_usage(tmp_path, arguments):
     result = command(tmp_path / arguments[0], *arguments[1:], "--out", tmp_path / "report")
     assert result.exit_code == 2
     assert result.stderr.startswith("deepwishart: ") and result.stderr.count("\n") == 1
-
-
-def test_help_does_not_load_the_library():
-    code = (
-        "import sys\nfrom deepwishart.cli import app\n"
-        "try: app(['uci', 'report', '--help'])\n"
-        "except SystemExit: pass\n"
-        "assert 'deepwishart.reproduction' not in sys.modules\n"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    assert "Markdown" in result.stdout

@@ -8,9 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from deepwishart.reproduction.report import make_content, read_results, write_report
-from deepwishart.reproduction.report.html import to_html
-from deepwishart.reproduction.report.latex import to_latex
-from deepwishart.reproduction.report.markdown import to_markdown
+from deepwishart.reproduction.report.writing import render
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
 
 EVIL = r"""<script>alert("x")</script>|*_$%&#\{}^~'"""
@@ -32,7 +30,7 @@ def content(tmp_path_factory):
 
 
 def test_markdown(content):
-    text = to_markdown(content)
+    text = render("report.md", content)
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     counts = [table.count("\n") - 2 for table in tables]
     assert counts[:6] == [2, 36, 36, 36, 36, 4] and len(tables) == 7
@@ -43,7 +41,7 @@ def test_markdown(content):
 
 
 def test_latex(content):
-    text = to_latex(content)
+    text = render("report.tex", content)
     assert "$-0.33 \\pm 0.00$ & $\\mathbf{-0.31 \\pm 0.01}$ (3) $\\approx$" in text
     assert text.isascii()
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 7
@@ -83,7 +81,7 @@ class Balance(HTMLParser):
 
 
 def test_html(content):
-    page = to_html(content)
+    page = render("report.html", content)
     checked = Balance(page)
     assert checked.open == []
     assert all(link == "data:," or link[1:] in checked.ids for link in checked.links)
@@ -91,12 +89,12 @@ def test_html(content):
     assert "default-src 'none'" in page
     assert re.findall(r"https?://|url\((?!#)|@import", page) == []
     assert page.count("<script>") == 1
-    assert "&lt;script&gt;alert(&quot;x&quot;)" in page
+    assert "&lt;script&gt;alert(&#34;x&#34;)" in page
     assert '<strong>-0.31 ± 0.01</strong> <span class="count">(3)</span>' in page
 
 
 def test_every_number_is_there_in_full(content):
-    page = to_html(content)
+    page = render("report.html", content)
     mean = (-0.33 - 0.32 - 0.29) / 3
     values = [float(value) for value in re.findall(r'data-value="([^"]+)"', page)]
     assert any(value == pytest.approx(mean, rel=1e-14) for value in values)

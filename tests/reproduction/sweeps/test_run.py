@@ -98,13 +98,6 @@ def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
     assert "steps_to_published" not in run(SPEC, SETTINGS, dataset, tmp_path / "high").record
 
 
-def test_training_raises_the_elbo(dataset, tmp_path):
-    short = Settings({"num_inducing": 6}, max_iter=1, elbo_samples=50, test_samples=10)
-    long = Settings({"num_inducing": 6}, max_iter=200, elbo_samples=50, test_samples=10)
-    before = run(SPEC, short, dataset, tmp_path / "a").record["elbo"]
-    assert run(SPEC, long, dataset, tmp_path / "b").record["elbo"] > before + 0.1
-
-
 def test_the_same_run_gives_the_same_numbers_and_another_seed_others(dataset, tmp_path):
     first = run(SPEC, SETTINGS, dataset, tmp_path / "a").record
     again = run(SPEC, SETTINGS, dataset, tmp_path / "b").record
@@ -164,13 +157,6 @@ def test_a_run_that_cannot_be_trained_is_recorded_as_failed(dataset, tmp_path, m
     assert record["reason"] == "TrainingError: the gradient is NaN."
     assert record["steps"] == 1 and "elbo" not in record
     assert curve == {"step": [0], "elbo": [-1.0], "seconds": [0.5]}
-
-
-def test_a_run_whose_numbers_are_infinite_is_recorded_as_failed(dataset, tmp_path):
-    record, _ = run(RunSpec("yacht", 3, "dwp", 2, protocol="fast"), SETTINGS, dataset, tmp_path)
-    assert record["status"] == "failed"
-    assert "test_log_likelihood is -inf" in record["reason"]
-    json.dumps(record, allow_nan=False)
 
 
 def test_other_errors_are_not_results(dataset, tmp_path, monkeypatch):

@@ -57,12 +57,6 @@ def test_every_combination_once_and_split_by_split():
     assert len({run.key for run in runs}) == len(runs)
 
 
-def test_all_splits_are_those_that_each_data_set_has():
-    runs = expand({"yacht": 20, "protein": 5}, processes=["dwp"], depths=[2])
-    counts = [sum(run.dataset == name for run in runs) for name in ("yacht", "protein")]
-    assert counts == [20, 5]
-
-
 def test_splits_that_nobody_has():
     with pytest.raises(ValueError, match=r"No data set has a split 20 .*yacht has 20"):
         expand({"yacht": 20}, processes=["dwp"], depths=[2], splits=[0, 20])

@@ -1,8 +1,6 @@
 """The toy comparison: its data, its numbers, and what it says about them."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -178,14 +176,3 @@ def test_command(tmp_path):
             file = tmp_path / f"{name}.{ending}"
             assert file.read_bytes().startswith(start) and file.stat().st_size < 500_000
     assert b"<dc:date>" not in (tmp_path / "dwp.svg").read_bytes()  # the same run, the same file
-
-
-def test_help_does_not_import_torch():
-    code = "import sys; from deepwishart.cli import app\n"
-    code += "try: app(['toy', '--help'])\n"
-    code += "except SystemExit: print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "--seeds" in done.stdout and done.stdout.endswith("set()\n")

@@ -93,8 +93,8 @@ class Engine(ABC):
         """Carry out all runs; closing the iterator stops those in flight."""
         waiting, losses = deque(specs), Counter[RunSpec]()
         flights: dict[Future[Finished | Broken], RunSpec] = {}
+        board = self._open()
         try:
-            board = self._open()
             while waiting or flights:
                 while waiting and len(flights) < self._most:
                     spec = waiting.popleft()
@@ -104,11 +104,14 @@ class Engine(ABC):
                 # Late news of runs that are over are of no use.
                 yield from (event for event in _take_all(board) if event.spec in in_flight)
                 for flight in ended:
-                    event = self._end(flight, flights.pop(flight))
+                    spec = flights.pop(flight)
+                    event = self._end(flight, spec)
                     if isinstance(event, Lost):
-                        event = _count_loss(event, losses)
-                    if isinstance(event, Lost):
-                        waiting.append(event.spec)
+                        losses[spec] += 1
+                        if losses[spec] < _MAX_LOSSES:
+                            waiting.append(spec)
+                        else:  # it takes its worker down every time
+                            event = Broken(spec, f"{event.reason} ({_MAX_LOSSES} times in all)")
                     yield event
         finally:
             self._close()
@@ -134,14 +137,6 @@ def _take_all(board: Queue[News]) -> Iterator[News]:
     with suppress(Empty):
         while True:
             yield board.get_nowait()
-
-
-def _count_loss(lost: Lost, losses: Counter[RunSpec]) -> Lost | Broken:
-    """A run that takes its worker down every time must not do so for ever."""
-    losses[lost.spec] += 1
-    if losses[lost.spec] < _MAX_LOSSES:
-        return lost
-    return Broken(lost.spec, f"{lost.reason} ({_MAX_LOSSES} times in all)")
 
 
 def carry_out(

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.managers import SyncManager
 from pathlib import Path
@@ -44,7 +45,7 @@ class LocalEngine(engine.Engine):
     []
     """
 
-    num_workers = 1
+    num_workers = 0
 
     def __init__(
         self,
@@ -59,9 +60,8 @@ class LocalEngine(engine.Engine):
             raise ValueError(f"The number of workers must be at least 1, got {num_workers}.")
         self.num_workers = self._most = num_workers
         # One pool for each worker: when a process dies, its pool is of no more use.
-        self._pools: dict[int, Any] = {}
-        self._places: dict[Future[Any], int] = {}
-        self._manager: SyncManager | None = None
+        self._idle: list[Any] = []
+        self._busy: dict[Future[Any], Any] = {}
 
     def _open(self) -> Queue[News]:
         self._store.log_dir.mkdir(parents=True, exist_ok=True)
@@ -71,44 +71,40 @@ class LocalEngine(engine.Engine):
         return self._board
 
     def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
-        number = next(n for n in range(self.num_workers) if n not in self._places.values())
         folder = self._store.checkpoint_dir(spec)
         # What to do with a run is an argument as well: a new process has modules of its own.
         task = engine.carry_out, spec, self._settings, folder, self._execution, self._board
-        try:
-            future = self._pool(number).submit(_work, *task)
-        except BrokenExecutor:  # its process died while it had nothing to do
-            del self._pools[number]
-            future = self._pool(number).submit(_work, *task)
-        self._places[future] = number
-        return future
+        while True:
+            pool = self._idle.pop() if self._idle else self._new_pool()
+            with suppress(BrokenExecutor):  # its process died while it had nothing to do
+                future: Future[Finished | Broken] = pool.submit(_work, *task)
+                self._busy[future] = pool
+                return future
 
-    def _pool(self, number: int) -> Any:
-        if number not in self._pools:
-            self._pools[number] = loky.ProcessPoolExecutor(
-                max_workers=1,
-                initializer=_become_worker,
-                initargs=(os.getpid(), self._store.log_dir / f"worker-{number}.log"),
-                env=dict.fromkeys(_THREAD_VARIABLES, str(self._execution.threads)),
-            )
-        return self._pools[number]
+    def _new_pool(self) -> Any:
+        return loky.ProcessPoolExecutor(
+            max_workers=1,
+            initializer=_become_worker,
+            initargs=(os.getpid(), self._store.log_dir),
+            env=dict.fromkeys(_THREAD_VARIABLES, str(self._execution.threads)),
+        )
 
     def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Finished | Lost | Broken:
-        number = self._places.pop(flight)
+        pool = self._busy.pop(flight)
         try:
-            return flight.result()
+            end = flight.result()
         except BrokenExecutor as error:
-            del self._pools[number]
             codes = str(error).partition("exit codes of the workers are ")[2].partition("\n")[0]
             return Lost(spec, f"its worker died: {codes or error}")
+        self._idle.append(pool)
+        return end
 
     def _close(self) -> None:
-        for pool in self._pools.values():
+        for pool in (*self._idle, *self._busy.values()):
             pool.shutdown(kill_workers=True)
-        self._pools.clear()
-        self._places.clear()
-        if self._manager is not None:
-            self._manager.shutdown()
+        self._idle.clear()
+        self._busy.clear()
+        self._manager.shutdown()
 
 
 def _belong_to(parent: int) -> None:
@@ -124,9 +120,9 @@ def _belong_to(parent: int) -> None:
     threading.Thread(target=leave, daemon=True).start()
 
 
-def _become_worker(parent: int, log: Path) -> None:
+def _become_worker(parent: int, logs: Path) -> None:
     _belong_to(parent)
-    with open(log, "a", encoding="utf-8") as file:
+    with open(logs / f"worker-{os.getpid()}.log", "a", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
 

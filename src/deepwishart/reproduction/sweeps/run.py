@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from deepwishart._support.machine import resolve_device, threads
 from deepwishart.bound import elbo
@@ -162,7 +161,11 @@ def _train(
 ) -> ScaledModel:
     scaled = new_model()
     data = scaled.standardise(split.X_train, split.y_train[:, None])
-    _warm_up(scaled, *data)
+    # Load, or on a new machine compile, whatever is needed, before the clock starts.
+    source = torch.Generator(scaled.model.device).manual_seed(0)
+    rows = [each[:100] for each in data]
+    with torch.no_grad(), suppress(*NUMERICAL_ERRORS):  # training deals with those better
+        elbo(scaled.model, *rows, num_data=len(rows[0]), num_samples=2, generator=source)
     try:
         train(scaled.model, *data, history=history)
     except CheckpointError:
@@ -176,15 +179,6 @@ def _train(
     if history.stopped_by == "interrupt":
         raise KeyboardInterrupt
     return scaled
-
-
-@torch.no_grad()
-def _warm_up(scaled: ScaledModel, X: Tensor, y: Tensor) -> None:
-    """Load, or on a new machine compile, whatever is needed, before the clock starts."""
-    source = torch.Generator(scaled.model.device).manual_seed(0)
-    with suppress(*NUMERICAL_ERRORS):  # training deals with those better
-        rows = X[:100], y[:100]
-        elbo(scaled.model, *rows, num_data=len(rows[0]), num_samples=2, generator=source)
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
