@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import math
-import operator
-import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,10 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from deepwishart._support.machine import resolve_device, threads
 from deepwishart.bound import elbo
 from deepwishart.estimators import ScaledModel, Standardiser, estimate_elbo, score
+from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.reproduction.datasets import Dataset, Split
 from deepwishart.reproduction.published import published
@@ -109,23 +108,30 @@ def run(
     )
     if settings.start == "prior":
         protocol = protocol.replace(shallow_steps=0)
-    new_model = functools.partial(
-        make_scaled,
-        model,
-        split.X_train,
-        split.y_train[:, None],
-        device=device,
-        seed=spec.seed,
-        start=settings.start,
-    )
-    history = History()
     store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
-    train = functools.partial(
-        run_training, protocol=protocol, seed=spec.seed, checkpoints=store, progress=progress
-    )
+    X, y, history = split.X_train, split.y_train[:, None], History()
+
+    def train() -> ScaledModel:
+        place: dict[str, Any] = {"device": device, "start": settings.start}
+        scaled = make_scaled(model, X, y, seed=spec.seed, **place)
+        data = scaled.standardise(X, y)
+        _warm_up(scaled.model, *data)
+        options: dict[str, Any] = {"history": history, "progress": progress, "checkpoints": store}
+        run_training(scaled.model, *data, protocol, seed=spec.seed, **options)
+        if history.stopped_by == "interrupt":
+            raise KeyboardInterrupt
+        return scaled
+
     with threads(execution.threads):
         try:
-            scaled = _train(new_model, train, split, history, store)
+            try:
+                scaled = train()
+            except CheckpointError:
+                # Checkpoints of a sweep are scratch files: one of another version or setting is
+                # worth less than a run that goes on.
+                store.clear()
+                history = History()
+                scaled = train()
             numbers = _evaluate(scaled, split, settings, spec.seed)
         except NUMERICAL_ERRORS as error:
             numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
@@ -152,46 +158,23 @@ def run(
     return Outcome(record, curve)
 
 
-def _train(
-    new_model: Callable[[], ScaledModel],
-    train: Callable[..., History],
-    split: Split,
-    history: History,
-    store: CheckpointStore,
-) -> ScaledModel:
-    scaled = new_model()
-    data = scaled.standardise(split.X_train, split.y_train[:, None])
-    # Load, or on a new machine compile, whatever is needed, before the clock starts.
-    source = torch.Generator(scaled.model.device).manual_seed(0)
-    rows = [each[:100] for each in data]
-    with torch.no_grad(), suppress(*NUMERICAL_ERRORS):  # training deals with those better
-        elbo(scaled.model, *rows, num_data=len(rows[0]), num_samples=2, generator=source)
-    try:
-        train(scaled.model, *data, history=history)
-    except CheckpointError:
-        # Checkpoints of a sweep are scratch files: one of another version or setting is worth
-        # less than a run that goes on.
-        store.clear()
-        history.truncate(0)
-        history.recoveries.clear()
-        scaled = new_model()
-        train(scaled.model, *data, history=history)
-    if history.stopped_by == "interrupt":
-        raise KeyboardInterrupt
-    return scaled
+@torch.no_grad()
+def _warm_up(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
+    """Load, or on a new machine compile, whatever is needed, before the clock starts."""
+    source = torch.Generator(model.device).manual_seed(0)
+    with suppress(*NUMERICAL_ERRORS):  # training deals with those better
+        elbo(model, X[:100], y[:100], num_data=len(X[:100]), num_samples=2, generator=source)
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
     """``seconds`` is the clock's; a step takes the median, since machines pause and are shared."""
-    steps = len(history)
     clock = [0.0, *history.seconds]
-    per_step = statistics.median(map(operator.sub, clock[1:], clock)) if steps else 0.0
-    batches = math.ceil(num_rows / (protocol.batch_size or num_rows))
+    per_step = float(np.median(np.diff(clock))) if len(history) else 0.0
     return {
         "seconds": round(clock[-1], 3),
         "seconds_per_step": per_step,
-        "seconds_per_epoch": batches * per_step,
-        "steps": steps,
+        "seconds_per_epoch": math.ceil(num_rows / (protocol.batch_size or num_rows)) * per_step,
+        "steps": len(history),
         "recoveries": len(history.recoveries),
     }
 
