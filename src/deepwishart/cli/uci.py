@@ -263,7 +263,7 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
     )
     try:
         with SweepProgress(todo, store.records(), engine.num_workers) as progress:
-            tally = run_sweep(specs, store, engine, progress)
+            outcome = run_sweep(specs, store, engine, progress)
     except KeyboardInterrupt:
         left = len(pending(specs, store))
         raise CommandError(
@@ -271,11 +271,11 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
             "continue.",
             INTERRUPTED,
         ) from None
-    print(f"{len(tally.ok)} runs have results in {store.directory}")
-    for spec, reason in {**tally.failed, **tally.broken}.items():
+    print(f"{len(outcome.ok)} runs have results in {store.directory}")
+    for spec, reason in {**outcome.failed, **outcome.broken}.items():
         print(f"{spec}: {reason}")
-    if not tally.success:
-        failed = f"{len(tally.failed)} failed numerically and are recorded as such"
-        broken = f"{len(tally.broken)} could not be carried out"
-        parts = [failed] * bool(tally.failed) + [broken] * bool(tally.broken)
+    if not outcome.success:
+        failed = f"{len(outcome.failed)} failed numerically and are recorded as such"
+        broken = f"{len(outcome.broken)} could not be carried out"
+        parts = [failed] * bool(outcome.failed) + [broken] * bool(outcome.broken)
         raise CommandError(f"{' and '.join(parts)}.", FAILURE)

@@ -55,7 +55,7 @@ def main(out: str) -> None:
             execution=Execution(checkpoint_every=25),
         )
         num_workers = engine.num_workers
-        tally = run_sweep(SPECS, store, engine, kill_one_node)
+        outcome = run_sweep(SPECS, store, engine, kill_one_node)
     print(
         json.dumps(
             {
@@ -65,7 +65,7 @@ def main(out: str) -> None:
                 "lost": [event.spec.split for event in events if isinstance(event, Lost)],
                 "broken": [event.reason for event in events if isinstance(event, Broken)],
                 "first_steps": {spec.split: found[:1] for spec, found in steps.items()},
-                "success": tally.success,
+                "success": outcome.success,
                 "command": command(cluster.address, f"{out}-command"),
             }
         )

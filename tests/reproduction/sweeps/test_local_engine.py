@@ -78,13 +78,13 @@ def test_a_sweep_goes_on_past_runs_that_break(store):
     seen = []
     with store.writing():
         local = LocalEngine(SETTINGS, store, num_workers=2)
-        tally = run_sweep(SPECS, store, local, seen.append)
-    assert sorted(store.records()) == sorted(tally.ok) == SPECS[:2]
-    assert set(tally.broken) == set(SPECS[2:]) and not tally.failed and not tally.success
+        outcome = run_sweep(SPECS, store, local, seen.append)
+    assert sorted(store.records()) == sorted(outcome.ok) == SPECS[:2]
+    assert set(outcome.broken) == set(SPECS[2:]) and not outcome.failed and not outcome.success
     # What is recorded is not done again.
     with store.writing():
-        tally = run_sweep(SPECS[:2], store, LocalEngine(SETTINGS, store), seen.append)
-    assert tally.success and len(store.records()) == 2
+        outcome = run_sweep(SPECS[:2], store, LocalEngine(SETTINGS, store), seen.append)
+    assert outcome.success and len(store.records()) == 2
 
 
 def alive(pid: int) -> bool:
@@ -114,8 +114,8 @@ def test_a_killed_worker_costs_nothing_but_time(store, dataset):
 
     with store.writing():
         local = LocalEngine(settings, store, num_workers=2, execution=often)
-        tally = run_sweep(SPECS[:2], store, local, kill_once)
-    assert tally.success and sorted(tally.ok) == SPECS[:2] and len(killed) == 1
+        outcome = run_sweep(SPECS[:2], store, local, kill_once)
+    assert outcome.success and sorted(outcome.ok) == SPECS[:2] and len(killed) == 1
     assert [event.spec for event in seen if isinstance(event, Lost)] == killed
     assert all(record["steps"] == 1200 for record in store.records().values())
     curve = store.curve(killed[0])

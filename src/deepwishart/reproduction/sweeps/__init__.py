@@ -17,7 +17,7 @@ from deepwishart.reproduction.sweeps.spec import (
     settings_version,
 )
 from deepwishart.reproduction.sweeps.store import ResultsError, ResultsStore
-from deepwishart.reproduction.sweeps.sweep import Tally, pending, run_sweep
+from deepwishart.reproduction.sweeps.sweep import SweepOutcome, pending, run_sweep
 
 __all__ = [
     "Engine",
@@ -28,8 +28,8 @@ __all__ = [
     "ResultsStore",
     "RunSpec",
     "Settings",
+    "SweepOutcome",
     "SweepProgress",
-    "Tally",
     "expand",
     "parse_numbers",
     "pending",

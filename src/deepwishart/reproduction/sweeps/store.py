@@ -129,18 +129,14 @@ def _line(record: Mapping[str, Any]) -> str:
 def _append(path: Path, content: bytes) -> None:
     """Append to a file and flush it to disk; all of it or nothing."""
     new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        length = os.fstat(descriptor).st_size
+    with open(path, "ab", buffering=0) as file:
+        length = file.tell()
         try:
-            written = 0
-            while written < len(content):
-                written += os.write(descriptor, content[written:])
-            os.fsync(descriptor)
+            while content:
+                content = content[os.write(file.fileno(), content) :]
+            os.fsync(file.fileno())
         except BaseException:
-            os.ftruncate(descriptor, length)
+            file.truncate(length)
             raise
-    finally:
-        os.close(descriptor)
     if new:
         sync_directory(path.parent)
