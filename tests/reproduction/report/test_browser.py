@@ -1,5 +1,6 @@
 """The page in a real browser: no errors, no requests, points that answer."""
 
+import functools
 import html
 import http.server
 import json
@@ -58,40 +59,6 @@ addEventListener("load", () => {
 </script>"""
 
 
-class Server:
-    """Serves pages on this machine, and remembers what it was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.pages: dict[str, str] = {}
-        server = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.asked.append(self.path)
-                body = server.pages.get(self.path, "").encode()
-                self.send_response(200 if body else 404)
-                self.send_header("Content-Type", "text/html; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}{path}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The page on a few runs."""
@@ -108,17 +75,27 @@ def page(tmp_path_factory):
     return next(path for path in report.files if path.suffix == ".html").read_text("utf-8")
 
 
-def browse(page, profile):
-    """The document as a page leaves it, what it logged, and what the server was asked for."""
-    server = Server()
-    server.pages["/report.html"] = page
-    try:
-        command = [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", server.address("/report.html")]
+def browse(page, folder):
+    """The document as a page leaves it, what it logged, and what a server was asked for."""
+    (folder / "report.html").write_text(page, "utf-8")
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_request(self, *_: object) -> None:
+            asked.append(self.path)
+
+        def log_error(self, *_: object) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/report.html"
+        command = [CHROMIUM, *OPTIONS, f"--user-data-dir={folder / 'profile'}", address]
         result = subprocess.run(command, capture_output=True, timeout=120)
-    finally:
-        server.close()
+        server.shutdown()
     logged = re.findall(r"CONSOLE.*", result.stderr.decode("utf-8", "replace"))
-    return result.stdout.decode("utf-8"), logged, server.asked
+    return result.stdout.decode("utf-8"), logged, asked
 
 
 @pytest.fixture(scope="module")

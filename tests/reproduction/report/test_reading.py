@@ -14,12 +14,6 @@ def runs_file(directory):
     return directory / "runs.jsonl"
 
 
-def test_all_is_well(make_results):
-    results = read_results(make_results())
-    assert len(results.runs) == 2 * 2 * 2 * 5
-    assert (results.others, results.notes, results.protocols) == ((), (), ("paper",))
-
-
 def test_by_split_averages_seeds(add_runs):
     directory = add_runs(
         *((RunSpec("yacht", 0, "dwp", 2, seed), {"elbo": float(seed)}) for seed in (1, 2)),

@@ -6,7 +6,9 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
+from deepwishart.cli import app
 from deepwishart.reproduction.report import make_content, read_results, write_report
 from deepwishart.reproduction.report.writing import render
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
@@ -141,3 +143,23 @@ def test_a_file_in_the_way(tmp_path):
     (tmp_path / "report").write_text("")
     with pytest.raises(ValueError, match="is a file; name a directory"):
         write_report(tmp_path, tmp_path / "report")
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["uci", "report", *map(str, arguments)])
+
+
+def test_the_command_says_what_it_wrote_and_what_it_left_out(make_results, tmp_path):
+    results, out = make_results(num_splits=1), tmp_path / "report"
+    with open(results / "runs.jsonl", "a") as file:
+        file.write('{"torn')
+    result = command(results, "--out", out)
+    assert result.exit_code == 0
+    summary, *files = result.stdout.splitlines()
+    assert summary.startswith("Protocol paper: 16 of 144 cells run, 0 judged")
+    assert files == [str(out / f"report.{end}") for end in ("md", "tex", "html")]
+    assert "1 line of runs.jsonl could not be read" in result.stderr
+    assert "1 line of runs.jsonl could not be read" in (out / "report.md").read_text()
+    result = command(tmp_path / "nowhere", "--out", out)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("deepwishart: ") and result.stderr.count("\n") == 1

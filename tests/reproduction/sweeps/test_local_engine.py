@@ -127,6 +127,12 @@ def test_a_killed_worker_costs_nothing_but_time(store, dataset):
     assert not store.checkpoint_dir(killed[0]).exists()
 
 
+def test_a_run_without_data_is_broken(store, tmp_path, monkeypatch):
+    monkeypatch.setenv("DEEPWISHART_DATA", str(tmp_path))
+    (event,) = LocalEngine(SETTINGS, store).run(SPECS[:1])
+    assert isinstance(event, Broken) and event.reason.startswith("DataFileError: The data file")
+
+
 def test_closing_the_engine_ends_its_workers(store, dataset):
     endless = Settings({"num_inducing": 6}, max_iter=10**6)
     events = LocalEngine(endless, store, num_workers=2).run(SPECS[:2])

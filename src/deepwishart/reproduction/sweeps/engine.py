@@ -11,8 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, Queue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
@@ -68,6 +67,14 @@ News = Started | Stepped
 Event = News | Finished | Lost | Broken
 
 
+class Board(Protocol):
+    """Where news arrive, such as a queue."""
+
+    def get_nowait(self) -> News:
+        """The next one; an error if there is none."""
+        ...
+
+
 class Engine(ABC):
     """Carries out runs somewhere, and reports what happens until all have finished or broken.
 
@@ -117,8 +124,8 @@ class Engine(ABC):
             self._close()
 
     @abstractmethod
-    def _open(self) -> Queue[News]:
-        """Get ready; where runs in flight are to put their news."""
+    def _open(self) -> Board:
+        """Get ready; where news of runs in flight arrive."""
 
     @abstractmethod
     def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
@@ -133,8 +140,8 @@ class Engine(ABC):
         """Stop what is in flight."""
 
 
-def _take_all(board: Queue[News]) -> Iterator[News]:
-    with suppress(Empty):
+def _take_all(board: Board) -> Iterator[News]:
+    with suppress(Exception):  # none left, or its node is gone: a sweep goes on without news
         while True:
             yield board.get_nowait()
 
@@ -158,10 +165,12 @@ def carry_out(
         nonlocal posted
         if time.monotonic() - posted >= _POLL_SECONDS:
             posted = time.monotonic()
-            post(Stepped(spec, event.step + 1, event.total, event.elbo, event.seconds))
+            with suppress(OSError, EOFError):  # nobody listens any more
+                post(Stepped(spec, event.step + 1, event.total, event.elbo, event.seconds))
 
-    post(Started(spec, where))
     try:
+        with suppress(OSError, EOFError):
+            post(Started(spec, where))
         outcome = run(spec, settings, dataset, checkpoint_dir, execution=execution, progress=report)
     except Exception as error:
         traceback.print_exc()

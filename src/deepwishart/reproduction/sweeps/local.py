@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import suppress
-from multiprocessing import get_context
-from multiprocessing.managers import SyncManager
+from dataclasses import dataclass
 from pathlib import Path
-from queue import Queue
+from queue import Empty
 from typing import Any
 
 from joblib.externals import loky  # type: ignore[import-untyped]
 
+from deepwishart._support.files import write_atomically
 from deepwishart.reproduction.sweeps import engine
 from deepwishart.reproduction.sweeps.engine import Broken, Finished, Lost, News
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
@@ -31,8 +33,7 @@ class LocalEngine(engine.Engine):
     """Worker processes on this machine.
 
     A worker that dies, for whatever reason, is replaced and its run resumed from the last
-    checkpoint. When this process dies, its workers leave at once. A script keeps its own work under
-    ``if __name__ == "__main__":``.
+    checkpoint. When this process dies, its workers leave at once.
 
     Args:
         settings, execution: what all runs have in common.
@@ -63,11 +64,10 @@ class LocalEngine(engine.Engine):
         self._idle: list[Any] = []
         self._busy: dict[Future[Any], Any] = {}
 
-    def _open(self) -> Queue[News]:
-        self._store.log_dir.mkdir(parents=True, exist_ok=True)
-        self._manager = SyncManager(ctx=get_context("spawn"))
-        self._manager.start(_belong_to, (os.getpid(),))
-        self._board: Queue[News] = self._manager.Queue()
+    def _open(self) -> _Board:
+        self._board = _Board(self._store.log_dir / "news")
+        shutil.rmtree(self._board.folder, ignore_errors=True)
+        self._board.folder.mkdir(parents=True)
         return self._board
 
     def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
@@ -92,10 +92,12 @@ class LocalEngine(engine.Engine):
     def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Finished | Lost | Broken:
         pool = self._busy.pop(flight)
         try:
-            end = flight.result()
+            end: Finished | Broken = flight.result()
         except BrokenExecutor as error:
             codes = str(error).partition("exit codes of the workers are ")[2].partition("\n")[0]
             return Lost(spec, f"its worker died: {codes or error}")
+        except Exception as error:  # its data cannot be read
+            end = Broken(spec, f"{type(error).__name__}: {error}")
         self._idle.append(pool)
         return end
 
@@ -104,24 +106,38 @@ class LocalEngine(engine.Engine):
             pool.shutdown(kill_workers=True)
         self._idle.clear()
         self._busy.clear()
-        self._manager.shutdown()
+        shutil.rmtree(self._board.folder, ignore_errors=True)
 
 
-def _belong_to(parent: int) -> None:
-    """Leave when that process is gone: no second sweep ever meets a worker of the first. Ctrl-C
-    reaches every process of the terminal; what to do about it is the parent's choice."""
+@dataclass(frozen=True)
+class _Board:
+    """A folder that takes news, a file each: no process has to live for that, and half a message
+    is none."""
+
+    folder: Path
+
+    def put(self, news: News) -> None:
+        write_atomically(self.folder / f"{time.time_ns()}-{os.getpid()}", pickle.dumps(news))
+
+    def get_nowait(self) -> News:
+        files = sorted(each for each in self.folder.iterdir() if each.name[0] != ".")
+        if not files:
+            raise Empty
+        news: News = pickle.loads(files[0].read_bytes())
+        files[0].unlink()
+        return news
+
+
+def _become_worker(parent: int, logs: Path) -> None:
+    # Ctrl-C reaches every process of the terminal; what to do about it is the parent's choice.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def leave() -> None:
+    def leave_with_parent() -> None:  # no second sweep ever meets a worker of the first
         while os.getppid() == parent:
             time.sleep(_PULSE_SECONDS)
         os._exit(0)
 
-    threading.Thread(target=leave, daemon=True).start()
-
-
-def _become_worker(parent: int, logs: Path) -> None:
-    _belong_to(parent)
+    threading.Thread(target=leave_with_parent, daemon=True).start()
     with open(logs / f"worker-{os.getpid()}.log", "a", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -140,7 +156,7 @@ def _work(
     settings: Settings,
     folder: Path,
     execution: Execution,
-    board: Any,
+    board: _Board,
 ) -> Finished | Broken:
     """One run, in a worker."""
     data, where = _read(spec.dataset), f"process {os.getpid()}"

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from queue import Queue
 from typing import Any
 
 from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engine import Broken, Engine, Finished, Lost, News, carry_out
+from deepwishart.reproduction.sweeps.engine import Board, Broken, Engine, Finished, Lost, carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
@@ -69,7 +68,7 @@ class RayEngine(Engine):
             fitting.append(resources.get("GPU", 0.0) / self._gpus)
         return int(min(max(1, min(fitting)), self._most))
 
-    def _open(self) -> Queue[News]:
+    def _open(self) -> Board:
         """On this very node, as long as the sweep lives."""
         from ray.util.queue import Queue
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -83,7 +82,7 @@ class RayEngine(Engine):
         node = ray.get_runtime_context().get_node_id()
         here = NodeAffinitySchedulingStrategy(node, soft=False)
         self._board = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
-        board: Any = self._board
+        board: Board = self._board
         return board
 
     def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
