@@ -23,7 +23,8 @@ __all__ = ["uci_app"]
 uci_app = typer.Typer(help="Sweeps over the UCI data sets of the paper.", no_args_is_help=True)
 
 _run = partial(typer.Option, rich_help_panel="Runs")
-_model = partial(typer.Option, rich_help_panel="Model and evaluation")
+_model = partial(typer.Option, rich_help_panel="Model")
+_train = partial(typer.Option, rich_help_panel="Training and evaluation")
 _engine = partial(typer.Option, rich_help_panel="Engine")
 _Out = Annotated[Path, typer.Option(help="Directory of the results.", show_default=False)]
 _Words = list[str] | None
@@ -87,19 +88,19 @@ def run(
     dry_run: Annotated[
         bool, _run("--dry-run", help="List what is to be done and stop; needs no data.")
     ] = False,
-    samples: Annotated[int | None, _model(min=1, help="Samples per step; the protocol's.")] = None,
+    samples: Annotated[int | None, _train(min=1, help="Samples per step; the protocol's.")] = None,
     max_iter: Annotated[
         int | None,
-        _model("--max-iter", "--max-steps", min=1, help="Training steps; the protocol's."),
+        _train("--max-iter", "--max-steps", min=1, help="Training steps; the protocol's."),
     ] = None,
     learning_rate: Annotated[
-        float | None, _model(help="First learning rate; the protocol's.")
+        float | None, _train(help="First learning rate; the protocol's.")
     ] = None,
     start: Annotated[
-        str, _model(help="Where hidden layers of dwp and dgp start: inputs or prior.")
+        str, _train(help="Where hidden layers of dwp and dgp start: inputs or prior.")
     ] = "inputs",
-    elbo_samples: Annotated[int, _model(min=1, help="Samples for the final ELBO.")] = 1000,
-    test_samples: Annotated[int, _model(min=1, help="Samples for predictions.")] = 100,
+    elbo_samples: Annotated[int, _train(min=1, help="Samples for the final ELBO.")] = 1000,
+    test_samples: Annotated[int, _train(min=1, help="Samples for predictions.")] = 100,
     engine: Annotated[str, _engine(help="local or ray.")] = "local",
     workers: Annotated[
         int | None,
