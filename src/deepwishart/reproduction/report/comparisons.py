@@ -14,7 +14,7 @@ from deepwishart.reproduction.report.statistics import estimate, paired_test, si
 from deepwishart.reproduction.report.tables import (
     NOTHING,
     Cell,
-    Table,
+    Section,
     difference,
     first_cells,
     from_rows,
@@ -26,7 +26,7 @@ from deepwishart.spec import CHOICES
 _SHORT = {"elbo": "ELBO", "test_log_likelihood": "log likelihood"}
 
 
-def difference_table(results: Results) -> Table:
+def difference_table(results: Results) -> Section:
     """DWP minus DGP beside the paper's difference, split by split."""
     rows = []
     called: dict[tuple[str, str], dict[str, Cell]] = {}
@@ -57,7 +57,7 @@ def difference_table(results: Results) -> Table:
     return from_rows("differences", "DWP - DGP", f"{about} {told}".strip(), rows)
 
 
-def bound_table(results: Results) -> Table:
+def bound_table(results: Results) -> Section:
     """Steps and seconds until the training curve is at the published mean ELBO."""
     rows = []
     steps: dict[str, list[int | None]] = {protocol: [] for protocol in results.protocols}
@@ -90,7 +90,7 @@ def bound_table(results: Results) -> Table:
     return from_rows("bounds", "Time to the paper's bound", " ".join([about, *told]), rows)
 
 
-def family_table(results: Results) -> Table:
+def family_table(results: Results) -> Section:
     """Other posterior families against the paper's: same data, seed, protocol and settings."""
     alike: dict[Any, dict[str, Run]] = {}
     for run in results.every:
@@ -130,7 +130,7 @@ def family_table(results: Results) -> Table:
     return from_rows("families", "Posterior families", " ".join([about, *told]), rows)
 
 
-def other_table(results: Results) -> Table:
+def other_table(results: Results) -> Section:
     """Groups of runs that were not averaged with their cell's others, and what sets them apart."""
     rows = []
     for group in results.others:
@@ -148,7 +148,7 @@ def other_table(results: Results) -> Table:
     return from_rows("others", "Other settings", about, rows)
 
 
-def settings_table(results: Results) -> Table:
+def settings_table(results: Results) -> Section:
     """How the runs were made: every setting, with all values that it has."""
     found: dict[str, dict[str, set[str]]] = {}
     for run in results.every:

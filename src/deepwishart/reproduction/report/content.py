@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from deepwishart.reproduction.published import METRICS, citation
 from deepwishart.reproduction.report import comparisons
-from deepwishart.reproduction.report.figures import Figure, depth_figures, training_figure
+from deepwishart.reproduction.report.figures import depth_figures, training_figure
 from deepwishart.reproduction.report.reading import Results
 from deepwishart.reproduction.report.statistics import reach
-from deepwishart.reproduction.report.tables import CLOSE, Table, count_table, make_table
+from deepwishart.reproduction.report.tables import CLOSE, Section, count_table, make_table
 
 MARKS = {"match": "≈", "better": "▲", "worse": "▼", "agrees": "✓", "contradicts": "✗", "": ""}
 _READING = (
@@ -33,17 +33,6 @@ _BY_DEPTH = (
     "paper's means. Runs far outside are drawn on the edge. On the HTML page, point at anything to "
     "see what it is."
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the report: what there is to say, a table or figures."""
-
-    name: str
-    title: str
-    texts: tuple[str, ...] = ()
-    table: Table | None = None
-    figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,22 +68,16 @@ def make_content(results: Results) -> Content:
         results.notes,
         (
             Section("reading", "How to read the tables", _READING),
-            *map(_about, tables),
+            *tables,
             Section("depths", "Results by depth", (_BY_DEPTH,), figures=depth_figures(results)),
             Section("curves", "Training curves", () if curves else (missing,), figures=curves),
-            _about(comparisons.settings_table(results)),
+            comparisons.settings_table(results),
             Section("source", "Published numbers", (citation(),)),
         ),
     )
 
 
-def _about(table: Table) -> Section:
-    if not table.rows:
-        return Section(table.name, table.title, (table.about, "There are no such runs yet."))
-    return Section(table.name, table.title, (table.about,), table)
-
-
-def _sentence(counts: Table, protocol: str) -> str:
+def _sentence(counts: Section, protocol: str) -> str:
     """Cells of ELBO and of log likelihood together."""
     rows = [[cell.value or 0 for cell in row[2:]] for row in counts.rows if row[1].text == protocol]
     cells, run, judged, match, better, worse, close = (

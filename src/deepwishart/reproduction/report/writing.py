@@ -15,7 +15,7 @@ from deepwishart._support.files import write_atomically
 from deepwishart._support.pages import recolour, style
 from deepwishart.reproduction.report.content import MARKS, Content, make_content
 from deepwishart.reproduction.report.reading import read_results
-from deepwishart.reproduction.report.tables import Cell, Table
+from deepwishart.reproduction.report.tables import Cell, Section
 
 _MEANINGS = {
     "match": "within the reach of chance",
@@ -130,7 +130,7 @@ def _join(number: str, cell: Cell, mark: str) -> str:
     return " ".join(part for part in (number, count, mark) if part)
 
 
-def _csv(table: Table) -> str:
+def _csv(table: Section) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(map(_markdown, table.headings))
