@@ -39,7 +39,7 @@ def main() -> None:
         spec = RunSpec("yacht", 0, "dwp", options.depth, seed, "fast")
         own = elbos[str(seed)] = {}
         for dtype in DTYPES:
-            settings = Settings(dtype=dtype, max_iter=options.steps)
+            settings = Settings({"dtype": dtype}, max_iter=options.steps)
             with tempfile.TemporaryDirectory() as scratch:
                 own[dtype] = run(spec, settings, yacht, Path(scratch)).record["elbo"]
         double, single = (own[dtype] for dtype in DTYPES)

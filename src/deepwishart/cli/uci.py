@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, fields
+from functools import cache, partial
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -22,15 +23,60 @@ __all__ = ["uci_app"]
 uci_app = typer.Typer(help="Sweeps over the UCI data sets of the paper.", no_args_is_help=True)
 
 _run = partial(typer.Option, rich_help_panel="Runs")
-_model = partial(typer.Option, rich_help_panel="Model and evaluation")
+_model = partial(typer.Option, rich_help_panel="Model")
+_train = partial(typer.Option, rich_help_panel="Training and evaluation")
 _engine = partial(typer.Option, rich_help_panel="Engine")
 _Out = Annotated[Path, typer.Option(help="Directory of the results.", show_default=False)]
 _Words = list[str] | None
 _lists = dict.fromkeys(["--datasets", "--processes", "--depths", "--splits", "--seeds"], is_word)
 
 
-@uci_app.command(cls=taking_lists(_lists))
+class _RunCommand(taking_lists(_lists, {"--inducing": "--num-inducing"})):  # type: ignore[misc]
+    """A command with an option for each field of a ModelSpec besides its own.
+
+    They are put together when the command is run or asked for help: a ModelSpec needs PyTorch,
+    which takes seconds to import. Those that were given are ``context.obj``.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [*super().get_params(ctx), *_model_options()]
+
+    def invoke(self, ctx: Any) -> Any:
+        names = [option.name for option in _model_options()]
+        found = {name: ctx.params.pop(name) for name in names}
+        ctx.obj = {name: value for name, value in found.items() if value is not None}
+        return super().invoke(ctx)
+
+
+@cache
+def _model_options() -> list[Any]:
+    """Options for the fields of a ModelSpec that are the same for all runs of a sweep."""
+    from deepwishart.reproduction.sweeps.spec import model_defaults
+    from deepwishart.spec import ModelSpec
+
+    usual, kinds = {**model_defaults(), "output": "the protocol's"}, get_type_hints(ModelSpec)
+    hints: dict[str, Any] = {}
+    for each in fields(ModelSpec):
+        if each.name in usual and "help" in each.metadata:
+            kind = next(iter(get_args(kinds[each.name])), kinds[each.name])
+            shown = False if usual[each.name] is None else str(usual[each.name])
+            option = _model(help=each.metadata["help"], show_default=shown)
+            hints[each.name] = Annotated[kind | None, option]
+
+    def template(**values: Any) -> None: ...
+
+    template.__signature__ = Signature(  # type: ignore[attr-defined]
+        [Parameter(n, Parameter.KEYWORD_ONLY, default=None, annotation=h) for n, h in hints.items()]
+    )
+    template.__annotations__ = hints
+    made = typer.Typer(add_completion=False)
+    made.command()(template)
+    return [each for each in typer.main.get_command(made).params if each.name in hints]
+
+
+@uci_app.command(cls=_RunCommand)
 def run(
+    context: typer.Context,
     out: _Out,
     datasets: Annotated[_Words, _run(help="Data sets; all of them by default.")] = None,
     processes: Annotated[_Words, _run(help="dwp, dgp, dsvi, diwp; by default dwp and dgp.")] = None,
@@ -42,28 +88,19 @@ def run(
     dry_run: Annotated[
         bool, _run("--dry-run", help="List what is to be done and stop; needs no data.")
     ] = False,
-    inducing: Annotated[int, _model(min=1, help="Inducing points.")] = 100,
-    kernel: Annotated[str, _model(help="Kernel.")] = "squared_exponential",
-    dtype: Annotated[str, _model(help="float64 or float32.")] = "float64",
-    output: Annotated[
-        str, _model(help="Output layer: collapsed, inducing, or auto for the protocol's.")
-    ] = "auto",
-    posterior: Annotated[
-        str, _model(help="Posterior of dwp: bartlett, rows, columns or rows_columns.")
-    ] = "bartlett",
-    samples: Annotated[int | None, _model(min=1, help="Samples per step; the protocol's.")] = None,
+    samples: Annotated[int | None, _train(min=1, help="Samples per step; the protocol's.")] = None,
     max_iter: Annotated[
         int | None,
-        _model("--max-iter", "--max-steps", min=1, help="Training steps; the protocol's."),
+        _train("--max-iter", "--max-steps", min=1, help="Training steps; the protocol's."),
     ] = None,
     learning_rate: Annotated[
-        float | None, _model(help="First learning rate; the protocol's.")
+        float | None, _train(help="First learning rate; the protocol's.")
     ] = None,
     start: Annotated[
-        str, _model(help="Where hidden layers of dwp and dgp start: inputs or prior.")
+        str, _train(help="Where hidden layers of dwp and dgp start: inputs or prior.")
     ] = "inputs",
-    elbo_samples: Annotated[int, _model(min=1, help="Samples for the final ELBO.")] = 1000,
-    test_samples: Annotated[int, _model(min=1, help="Samples for predictions.")] = 100,
+    elbo_samples: Annotated[int, _train(min=1, help="Samples for the final ELBO.")] = 1000,
+    test_samples: Annotated[int, _train(min=1, help="Samples for predictions.")] = 100,
     engine: Annotated[str, _engine(help="local or ray.")] = "local",
     workers: Annotated[
         int | None,
@@ -87,17 +124,7 @@ def run(
     from deepwishart.reproduction.datasets import load
 
     settings = sweeps.Settings(
-        inducing,
-        max_iter,
-        kernel,
-        dtype,
-        output,
-        posterior,
-        samples,
-        elbo_samples,
-        test_samples,
-        learning_rate,
-        start,
+        context.obj, max_iter, samples, elbo_samples, test_samples, learning_rate, start
     )
     execution = sweeps.Execution(threads_per_worker, device, checkpoint_every)
     check_choice("engine", engine, ("local", "ray"))
@@ -190,27 +217,30 @@ def _plan(
     settings: Settings,
 ) -> list[RunSpec]:
     """The list of runs, everything checked; no data are needed to know it."""
-    from deepwishart import datasets, kernels
-    from deepwishart.reproduction.sweeps import expand, parse_numbers, settings_version
+    from deepwishart import datasets
+    from deepwishart.reproduction.sweeps import RunSpec, expand, parse_numbers, settings_version
+    from deepwishart.reproduction.sweeps.run import structure
     from deepwishart.spec import PROCESSES
+    from deepwishart.start import STARTS
     from deepwishart.training import Protocol
 
     chosen = tuple(dict.fromkeys(processes or ("dwp", "dgp")))
+    check_choice("start", settings.start, STARTS)
+    version = settings_version(settings, asdict(Protocol.named(protocol, 1)))
+    layers = parse_numbers(depths or ["2-5"], "depths")
     for process in chosen:
         check_choice("process", process, PROCESSES)
-        if process != "dwp" and settings.posterior != "bartlett":
+        posterior = settings.model.get("posterior", "bartlett")
+        if process != "dwp" and posterior != "bartlett":
             raise CommandError(
-                f"posterior: {settings.posterior} is for dwp; leave {process} out with --processes."
+                f"posterior: {posterior} is for dwp; leave {process} out with --processes."
             )
         if process not in ("dwp", "dgp") and settings.start != "inputs":
             raise CommandError(
                 f"start: {settings.start} is for dwp and dgp; leave {process} out with --processes."
             )
-    check_choice("kernel", settings.kernel, kernels.names())
-    version = settings_version(settings, asdict(Protocol.named(protocol, 1)))
-    layers = parse_numbers(depths or ["2-5"], "depths")
-    if 0 in layers:
-        raise CommandError("depths: the smallest depth is 1, a sparse GP.")
+        for depth in layers:
+            structure(RunSpec("", 0, process, depth, protocol=protocol), settings)
     source = datasets.Source.find()
     return expand(
         {name: source.num_splits(name) for name in names or datasets.names()},
@@ -234,7 +264,7 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
     )
     try:
         with SweepProgress(todo, store.records(), engine.num_workers) as progress:
-            tally = run_sweep(specs, store, engine, progress)
+            outcome = run_sweep(specs, store, engine, progress)
     except KeyboardInterrupt:
         left = len(pending(specs, store))
         raise CommandError(
@@ -242,11 +272,11 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
             "continue.",
             INTERRUPTED,
         ) from None
-    print(f"{len(tally.ok)} runs have results in {store.directory}")
-    for spec, reason in {**tally.failed, **tally.broken}.items():
+    print(f"{len(outcome.ok)} runs have results in {store.directory}")
+    for spec, reason in {**outcome.failed, **outcome.broken}.items():
         print(f"{spec}: {reason}")
-    if not tally.success:
-        failed = f"{len(tally.failed)} failed numerically and are recorded as such"
-        broken = f"{len(tally.broken)} could not be carried out"
-        parts = [failed] * bool(tally.failed) + [broken] * bool(tally.broken)
+    if not outcome.success:
+        failed = f"{len(outcome.failed)} failed numerically and are recorded as such"
+        broken = f"{len(outcome.broken)} could not be carried out"
+        parts = [failed] * bool(outcome.failed) + [broken] * bool(outcome.broken)
         raise CommandError(f"{' and '.join(parts)}.", FAILURE)

@@ -10,17 +10,20 @@ import json
 from importlib import resources
 from typing import Any, NamedTuple
 
+from deepwishart.reproduction.datasets import CATALOGUE
+
 STEPS = 20_000  # of the paper's training
 METRICS = ("elbo", "test_log_likelihood", "seconds_per_epoch")
 
 
 class Published(NamedTuple):
     """A published mean over splits, its standard error, which is ``None`` where the paper gives
-    none, and the number of decimals that both are printed with."""
+    none, the number of decimals that both are printed with, and the number of splits."""
 
     mean: float
     standard_error: float | None
     decimals: int
+    num_splits: int = 20
 
 
 def published(metric: str, dataset: str, process: str, depth: int) -> Published | None:
@@ -28,13 +31,16 @@ def published(metric: str, dataset: str, process: str, depth: int) -> Published 
     so many layers, the output layer included; ``None`` where it has none.
 
     >>> published("elbo", "yacht", "dwp", 2)
-    Published(mean=2.02, standard_error=0.01, decimals=2)
+    Published(mean=2.02, standard_error=0.01, decimals=2, num_splits=20)
     >>> published("elbo", "yacht", "dwp", 7) is None
     True
     """
     content = _content()
     cell = content["tables"][metric].get(f"{dataset} {process}", {}).get(str(depth))
-    return Published(cell[0], cell[1], content["decimals"][metric]) if cell else None
+    if not cell:
+        return None
+    mean, error = cell
+    return Published(mean, error, content["decimals"][metric], CATALOGUE[dataset].num_splits)
 
 
 def published_kinds(metric: str) -> list[tuple[str, int]]:

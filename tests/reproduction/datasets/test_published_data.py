@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepwishart.estimators import Standardiser
 from deepwishart.reproduction import datasets
 
 FOLDER = Path(
@@ -41,15 +40,6 @@ def test_first_row_of_boston():
     dataset = datasets.load("boston")
     assert dataset.X[0, 0] == 0.00632 and dataset.X[0, -1] == 4.98
     assert dataset.y[0] == 24.0
-
-
-def test_constant_columns_of_naval_do_no_harm():
-    X = datasets.load("naval").split(0).X_train
-    scaled = Standardiser.fit(X).forward(X)
-    spread = scaled.std(0)
-    constant = np.abs(scaled).max(0) < 1e-9
-    assert constant.sum() == 2
-    np.testing.assert_allclose(spread[~constant], 1.0, rtol=1e-9)
 
 
 def test_download_from_a_mirror_gives_the_same_data(server, tmp_path):

@@ -94,16 +94,3 @@ def test_names_are_escaped(add_runs):
     name = '<b>"&x'
     [figure] = depth_figures(read_results(add_runs((RunSpec("m", 0, name, 2), {"elbo": 1.0}))))
     assert f"m split 0 {name} depth 2" in {tip.split("\n")[0] for tip in tips(figure.svg)}
-
-
-def test_one_value_has_an_axis_too(add_runs):
-    run = RunSpec("moon", 0, "dwp", 2), {"elbo": 3.0}
-    [figure] = depth_figures(read_results(add_runs(run)))
-    heights = {y for _, _, y in points(figure.svg)}
-    assert len(heights) == 1 and 50 < heights.pop() < 170
-
-
-def test_pictures_have_neither_date_nor_version(make_results):
-    [figure] = depth_figures(read_results(make_results(num_splits=1, datasets=("yacht",))))
-    assert "metadata" not in figure.svg and "Matplotlib" not in figure.svg
-    assert figure.svg.startswith('<svg role="img" aria-label="yacht by depth"')

@@ -4,8 +4,6 @@ import pytest
 
 from deepwishart.reproduction import datasets
 from deepwishart.reproduction.published import (
-    METRICS,
-    citation,
     highlighted,
     published,
     published_kinds,
@@ -31,15 +29,9 @@ def test_the_tables_cover_all_data_sets_and_depths():
     ],
 )
 def test_spots(metric, dataset, process, depth, mean, error):
-    assert published(metric, dataset, process, depth)[:2] == (mean, error)
-
-
-def test_every_number_has_as_many_decimals_as_it_says():
-    for metric in METRICS:
-        for dataset, depth in published_kinds(metric):
-            for process in ("dwp", "dgp"):
-                number = published(metric, dataset, process, depth)
-                assert round(number.mean, number.decimals) == number.mean
+    found = published(metric, dataset, process, depth)
+    assert found[:2] == (mean, error) and found.num_splits == (5 if dataset == "protein" else 20)
+    assert round(mean, found.decimals) == mean
 
 
 def test_what_the_paper_does_not_have():
@@ -60,7 +52,3 @@ def test_what_the_paper_highlights():
                 winners.append(winner)
     counts = {metric: (w.count("dwp"), w.count("dgp")) for metric, w in found.items()}
     assert counts == {"elbo": (19, 7), "test_log_likelihood": (6, 1)}
-
-
-def test_it_is_cited():
-    assert "Ober" in citation() and "2021" in citation()

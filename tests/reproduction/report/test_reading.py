@@ -14,12 +14,6 @@ def runs_file(directory):
     return directory / "runs.jsonl"
 
 
-def test_all_is_well(make_results):
-    results = read_results(make_results())
-    assert len(results.runs) == 2 * 2 * 2 * 5
-    assert (results.others, results.notes, results.protocols) == ((), (), ("paper",))
-
-
 def test_by_split_averages_seeds(add_runs):
     directory = add_runs(
         *((RunSpec("yacht", 0, "dwp", 2, seed), {"elbo": float(seed)}) for seed in (1, 2)),
@@ -83,12 +77,6 @@ def test_failed_runs(make_results):
     assert "boston split 9 dwp depth 2 (TrainingError: <NaN>" in results.notes[0]
 
 
-def test_only_failed_runs(add_runs):
-    directory = add_runs((RunSpec("boston", 0, "dwp", 2), {"status": "failed"}))
-    notes = read_results(directory).notes
-    assert len(notes) == 2 and "no reason given" in notes[1]
-
-
 def test_numbers_that_are_none(add_runs):
     directory = add_runs(
         (RunSpec("boston", 0, "dwp", 2), {"elbo": None}),
@@ -121,14 +109,9 @@ def test_protocols_are_kept_apart(add_runs):
         read_results(directory, protocol="slow")
 
 
-def test_a_sweep_without_the_papers_protocol(add_runs):
-    directory = add_runs((RunSpec("boston", 0, "dwp", 2, 0, "fast"), {"elbo": 1.0}))
-    assert read_results(directory).protocols == ("fast",)
-
-
 def made_with(seed: int = 0, split: int = 0, process: str = "dwp", **settings: object):
     """A run with settings of its own, and a version of them that says so."""
-    recorded = {"output": "collapsed", "posterior": "bartlett", "num_inducing": 100, **settings}
+    recorded = {"model": {"output": "collapsed", **settings}}
     version = "-".join(map(str, settings.values()))
     return RunSpec("boston", split, process, 2, seed, "paper", version), {
         "settings": recorded,
@@ -165,41 +148,24 @@ def test_runs_of_different_settings_are_never_averaged(add_runs):
     ]
 
 
-def test_of_as_many_splits_the_newest_settings_count(add_runs):
-    days = ("2026-01-02", "2026-01-03", "2026-01-01")
-    runs = [made_with(num_inducing=n) for n in (10, 20, 30)]
+@pytest.mark.parametrize(
+    ("inducing", "days", "shown"),
+    [((10, 20, 30), ("02", "03", "01"), 20), ((100, 200), ("01", "02"), 100)],
+)
+def test_of_as_many_splits_the_usual_and_the_newest_count(add_runs, inducing, days, shown):
+    runs = [made_with(num_inducing=n) for n in inducing]
     finished = ((s, {**r, "finished_at": day}) for (s, r), day in zip(runs, days, strict=True))
     results = read_results(add_runs(*finished))
-    assert [run.settings["num_inducing"] for run in results.runs] == [20]
+    assert [run.settings["num_inducing"] for run in results.runs] == [shown]
 
 
-def test_of_as_many_splits_the_usual_inducing_points_count(add_runs):
-    runs = [made_with(num_inducing=n) for n in (100, 200)]
-    days = ("2026-01-01", "2026-01-02")
-    finished = ((s, {**r, "finished_at": day}) for (s, r), day in zip(runs, days, strict=True))
-    results = read_results(add_runs(*finished))
-    assert [run.settings["num_inducing"] for run in results.runs] == [100]
-
-
-def test_threads_and_asked_for_numbers_are_not_settings(add_runs):
-    """What was asked for is in the protocol's numbers; one thread more changes no result."""
-    protocol = {"max_iter": 100, "num_samples": 4, "batch_size": None}
-    asked = {"num_samples": 4, "max_iter": 100, "threads": 2, "device": "cuda"}
-    directory = add_runs(
-        made_with(split=0, protocol=protocol), made_with(split=1, protocol=protocol, **asked)
-    )
-    results = read_results(directory)
+def test_threads_are_not_settings(add_runs):
+    """One thread more changes no result, and what is not in a line has its default value."""
+    (one, numbers), (other, more) = made_with(split=0), made_with(split=1)
+    more["settings"] |= {"threads": 2, "device": "cuda", "start": "inputs"}
+    more["settings"]["model"] |= {"ard": True}
+    results = read_results(add_runs((one, numbers), (other, more)))
     assert len(results.runs) == 2 and results.others == ()
-
-
-def test_lines_of_the_first_version_have_the_settings_they_had(add_runs):
-    """They say nothing of output layer, posterior and start, which had one value each then."""
-    old, numbers = made_with(split=0)
-    new = {"output": "inducing", "posterior": "bartlett", "mixing": 0.018, "num_inducing": 100}
-    directory = add_runs(
-        (old, {**numbers, "settings": {"num_inducing": 100}}), made_with(split=1, **new)
-    )
-    assert len(read_results(directory).runs) == 2
 
 
 def test_other_posteriors_are_kept_out_of_the_tables(add_runs):
@@ -218,8 +184,8 @@ def test_the_last_record_of_a_run_counts(add_runs):
 
 def test_settings_show_every_value(add_runs):
     directory = add_runs(
-        (RunSpec("boston", 0, "dwp", 2), {"settings": {"dtype": "float64"}}),
-        (RunSpec("boston", 1, "dwp", 2), {"settings": {"dtype": "float32"}}),
+        (RunSpec("boston", 0, "dwp", 2), {"settings": {}}),
+        (RunSpec("boston", 1, "dwp", 2), {"settings": {"model": {"dtype": "float32"}}}),
         (RunSpec("boston", 2, "dwp", 2), {"settings": "none", "versions": None}),
     )
     table = settings_table(read_results(directory))

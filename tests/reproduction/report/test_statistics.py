@@ -4,10 +4,18 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from deepwishart.reproduction.report import Published
-from deepwishart.reproduction.report.statistics import Estimate, compare, estimate, paired_test
+from deepwishart.reproduction.report.statistics import (
+    LEVEL,
+    Estimate,
+    compare,
+    estimate,
+    paired_test,
+    reach,
+    sign,
+)
 
 
 def test_estimate_agrees_with_scipy():
@@ -51,21 +59,50 @@ def test_the_same_difference_everywhere(shift, p_value):
     assert paired_test({s: v + shift for s, v in first.items()}, first).p_value == p_value
 
 
-@pytest.mark.parametrize(
-    ("difference", "smaller_is_better", "mark"),
-    [
-        (0.1001, False, "match"),
-        (-0.1001, True, "match"),
-        (0.1002, False, "better"),
-        (-0.1002, False, "worse"),
-        (-0.1002, True, "better"),
-        (0.1002, True, "worse"),
-    ],
-)
-def test_compare_within_two_combined_standard_errors(difference, smaller_is_better, mark):
-    # 2 sqrt(0.03^2 + 0.04^2) = 0.1, and with rounding to two decimals 0.10017
-    ours, paper = Estimate(1.0 + difference, 0.03, 20), Published(1.0, 0.04, 2)
-    assert compare(ours, paper, smaller_is_better=smaller_is_better) == mark
+def test_chance_reaches_as_far_as_two_standard_errors_that_are_known():
+    level = 2 * stats.norm.sf(2)
+    assert reach(math.inf) == pytest.approx(2.0, rel=1e-12)
+    for degrees in (1, 2, 3.7, 19):
+        assert 2 * stats.t.sf(reach(degrees), degrees) == pytest.approx(level, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0], ids="noise {}".format)
+def test_three_splits_that_equal_the_papers_are_rarely_marked(noise):
+    """Two standard errors would mark 18% of them where the error is all ours. Splits are the
+    paper's; both sides have noise of their own, of so many standard deviations of the splits."""
+    random = np.random.default_rng(0)
+    marks = []
+    for _ in range(3000):
+        splits = random.normal(size=20)
+        paper, ours = splits + noise * random.normal(size=(2, 20))
+        error = float(stats.sem(paper))
+        marks.append(
+            compare(estimate(ours[:3].tolist()), Published(float(paper.mean()), error, 8, 20))
+        )
+    # 4.6%, but that Welch's degrees of freedom are an approximation, here one of 6.2% at worst.
+    assert 0 < 1 - marks.count("match") / 3000 < 0.07
+
+
+def test_paired_differences_are_rarely_marked():
+    random = np.random.default_rng(1)
+    marks = [sign(estimate(random.normal(size=3).tolist())) for _ in range(3000)]
+    rate = 1 - marks.count("match") / 3000
+    assert rate == pytest.approx(0.046, abs=3 * math.sqrt(0.046 / 3000))
+
+
+def test_degrees_of_freedom_are_welchs():
+    """Without rounding, a mark flips where Welch's test has the level of two standard errors."""
+    ours, paper = Estimate(0.0, 0.03, 3), (0.04, 12, 20)
+
+    def excess(difference):
+        sizes = (0.03 * 3**0.5, 3), (difference, 0.04 * 20**0.5, 20)
+        return stats.ttest_ind_from_stats(0.0, *sizes[0], *sizes[1], equal_var=False).pvalue - LEVEL
+
+    edge = optimize.brentq(excess, 0.01, 1.0)
+    assert compare(ours, Published(edge * 0.999, *paper)) == "match"
+    assert compare(ours, Published(edge * 1.001, *paper)) == "worse"
+    assert compare(ours, Published(-edge * 1.001, *paper)) == "better"
+    assert compare(ours, Published(edge * 1.001, *paper), smaller_is_better=True) == "better"
 
 
 def test_a_number_that_rounds_to_the_published_one_matches():

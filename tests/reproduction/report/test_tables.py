@@ -1,7 +1,6 @@
 """The tables, cell by cell."""
 
 import pytest
-from scipy import stats
 
 from deepwishart.reproduction.report import make_content, read_results
 from deepwishart.reproduction.report.tables import count_table, make_table
@@ -36,26 +35,27 @@ def runs(metric, dwp, dgp, depth=2):
 
 
 def test_numbers_stand_beside_the_papers(add_runs):
-    cells = row(add_runs(*runs("elbo", [-0.32, -0.34, -0.33], [-0.5, -0.7])), "elbo")
+    cells = row(add_runs(*runs("elbo", [-0.32, -0.34, -0.33], [-0.6, -0.61, -0.59])), "elbo")
     assert cells[DWP].number() == "-0.33 ± 0.01" and cells[DWP].count == 3
     assert cells["DWP published"].number() == "-0.33 ± 0.00"
-    assert cells[DGP].number() == "-0.60 ± 0.10" and cells[DGP].count == 2
+    assert cells[DGP].number() == "-0.60 ± 0.01" and cells[DGP].count == 3
     assert cells["DGP published"].number() == "-0.38 ± 0.01"
     assert (cells[DWP].mark, cells[DGP].mark) == ("match", "worse")
 
 
-def test_bold_by_a_paired_test(add_runs):
-    # The splits differ by far more than the processes do: only a paired test can tell.
-    dwp, dgp = [1.0, 5.0, 9.0, 2.0], [0.9, 4.88, 8.9, 1.91]
+@pytest.mark.parametrize(
+    ("dwp", "dgp", "bold"),
+    [
+        # The splits differ by far more than the processes do: only a paired test can tell.
+        ([1.0, 5.0, 9.0, 2.0], [0.9, 4.88, 8.9, 1.91], [True, False]),
+        ([0.9, 4.88, 8.9], [1.0, 5.0, 9.0], [False, True]),
+        ([1.0, 5.0, 9.0], [0.0, 6.5, 8.9], [False, False]),
+        ([1.0, 5.0], [0.0, 4.0001], [False, False]),  # too few common splits
+    ],
+)
+def test_bold_by_a_paired_test(add_runs, dwp, dgp, bold):
     cells = row(add_runs(*runs("elbo", dwp, dgp)), "elbo")
-    assert cells[DWP].bold and not cells[DGP].bold
-    assert stats.ttest_ind(dwp, dgp).pvalue > 0.9
-    assert stats.ttest_rel(dwp, dgp).pvalue < 0.05
-
-
-def test_the_other_one_can_be_bold(add_runs):
-    cells = row(add_runs(*runs("elbo", [0.9, 4.88, 8.9], [1.0, 5.0, 9.0])), "elbo")
-    assert cells[DGP].bold and not cells[DWP].bold
+    assert [cells[DWP].bold, cells[DGP].bold] == bold
 
 
 def test_smaller_run_times_are_bold(add_runs):
@@ -65,19 +65,6 @@ def test_smaller_run_times_are_bold(add_runs):
     )
     assert cells[DWP].bold and not cells[DGP].bold
     assert cells[DWP].mark == "better"
-
-
-def test_no_bold_without_significance(add_runs):
-    cells = row(add_runs(*runs("elbo", [1.0, 5.0, 9.0], [0.0, 6.5, 8.9])), "elbo")
-    assert not cells[DWP].bold and not cells[DGP].bold
-
-
-def test_no_bold_with_two_common_splits(add_runs):
-    only_dwp = (RunSpec("boston", 7, "dwp", 2), {"elbo": 9.0})
-    only_dgp = (RunSpec("boston", 8, "dgp", 2), {"elbo": 0.0})
-    directory = add_runs(*runs("elbo", [1.0, 5.0], [0.0, 4.0001]), only_dwp, only_dgp)
-    cells = row(directory, "elbo")
-    assert not cells[DWP].bold and not cells[DGP].bold
 
 
 def test_a_single_split_is_not_marked(add_runs):

@@ -6,11 +6,11 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
+from deepwishart.cli import app
 from deepwishart.reproduction.report import make_content, read_results, write_report
-from deepwishart.reproduction.report.html import to_html
-from deepwishart.reproduction.report.latex import to_latex
-from deepwishart.reproduction.report.markdown import to_markdown
+from deepwishart.reproduction.report.writing import render
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
 
 EVIL = r"""<script>alert("x")</script>|*_$%&#\{}^~'"""
@@ -32,7 +32,7 @@ def content(tmp_path_factory):
 
 
 def test_markdown(content):
-    text = to_markdown(content)
+    text = render("report.md", content)
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     counts = [table.count("\n") - 2 for table in tables]
     assert counts[:6] == [2, 36, 36, 36, 36, 4] and len(tables) == 7
@@ -43,7 +43,7 @@ def test_markdown(content):
 
 
 def test_latex(content):
-    text = to_latex(content)
+    text = render("report.tex", content)
     assert "$-0.33 \\pm 0.00$ & $\\mathbf{-0.31 \\pm 0.01}$ (3) $\\approx$" in text
     assert text.isascii()
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 7
@@ -83,20 +83,20 @@ class Balance(HTMLParser):
 
 
 def test_html(content):
-    page = to_html(content)
+    page = render("report.html", content)
     checked = Balance(page)
     assert checked.open == []
     assert all(link == "data:," or link[1:] in checked.ids for link in checked.links)
     assert len(set(checked.ids)) == len(checked.ids)
     assert "default-src 'none'" in page
     assert re.findall(r"https?://|url\((?!#)|@import", page) == []
-    assert page.count("<script>") == 1
-    assert "&lt;script&gt;alert(&quot;x&quot;)" in page
+    assert "<script" not in page
+    assert "&lt;script&gt;alert(&#34;x&#34;)" in page
     assert '<strong>-0.31 ± 0.01</strong> <span class="count">(3)</span>' in page
 
 
 def test_every_number_is_there_in_full(content):
-    page = to_html(content)
+    page = render("report.html", content)
     mean = (-0.33 - 0.32 - 0.29) / 3
     values = [float(value) for value in re.findall(r'data-value="([^"]+)"', page)]
     assert any(value == pytest.approx(mean, rel=1e-14) for value in values)
@@ -143,3 +143,23 @@ def test_a_file_in_the_way(tmp_path):
     (tmp_path / "report").write_text("")
     with pytest.raises(ValueError, match="is a file; name a directory"):
         write_report(tmp_path, tmp_path / "report")
+
+
+def command(*arguments):
+    return CliRunner().invoke(app, ["uci", "report", *map(str, arguments)])
+
+
+def test_the_command_says_what_it_wrote_and_what_it_left_out(make_results, tmp_path):
+    results, out = make_results(num_splits=1), tmp_path / "report"
+    with open(results / "runs.jsonl", "a") as file:
+        file.write('{"torn')
+    result = command(results, "--out", out)
+    assert result.exit_code == 0
+    summary, *files = result.stdout.splitlines()
+    assert summary.startswith("Protocol paper: 16 of 144 cells run, 0 judged")
+    assert files == [str(out / f"report.{end}") for end in ("md", "tex", "html")]
+    assert "1 line of runs.jsonl could not be read" in result.stderr
+    assert "1 line of runs.jsonl could not be read" in (out / "report.md").read_text()
+    result = command(tmp_path / "nowhere", "--out", out)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("deepwishart: ") and result.stderr.count("\n") == 1

@@ -18,7 +18,7 @@ from deepwishart.reproduction.sweeps import (
     Settings,
     run_sweep,
 )
-from deepwishart.reproduction.sweeps.engines.events import Broken, Lost, Started, Stepped
+from deepwishart.reproduction.sweeps.engine import Broken, Lost, Started, Stepped
 
 SPECS = [RunSpec("yacht", split, "dgp", 2, protocol="fast") for split in range(3)]
 
@@ -48,14 +48,14 @@ def main(out: str) -> None:
     store = ResultsStore(out)
     with store.writing():
         engine = RayEngine(
-            Settings(num_inducing=6, max_iter=400, elbo_samples=20, test_samples=5),
+            Settings({"num_inducing": 6}, max_iter=400, elbo_samples=20, test_samples=5),
             store,
             {"yacht": datasets.load("yacht")},
             address=cluster.address,
             execution=Execution(checkpoint_every=25),
         )
         num_workers = engine.num_workers
-        tally = run_sweep(SPECS, store, engine, kill_one_node)
+        outcome = run_sweep(SPECS, store, engine, kill_one_node)
     print(
         json.dumps(
             {
@@ -65,7 +65,7 @@ def main(out: str) -> None:
                 "lost": [event.spec.split for event in events if isinstance(event, Lost)],
                 "broken": [event.reason for event in events if isinstance(event, Broken)],
                 "first_steps": {spec.split: found[:1] for spec, found in steps.items()},
-                "success": tally.success,
+                "success": outcome.success,
                 "command": command(cluster.address, f"{out}-command"),
             }
         )

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from deepwishart.reproduction.sweeps import RunSpec, SweepProgress
-from deepwishart.reproduction.sweeps.engines.events import Broken, Finished, Lost, Started, Stepped
+from deepwishart.reproduction.sweeps.engine import Broken, Finished, Lost, Started, Stepped
 
 SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]
 OK = {"status": "ok", "elbo": 1.875, "test_log_likelihood": -0.125, "seconds": 60.0}

@@ -4,15 +4,17 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
 from deepwishart.reproduction.published import Published
 from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps import run as run_module
-from deepwishart.reproduction.sweeps.run import run
+from deepwishart.reproduction.sweeps.run import make_scaled, run, structure
+from deepwishart.start import build
 from deepwishart.training import CheckpointStore, History, Protocol, TrainingError
 
 SPEC = RunSpec("yacht", 0, "dwp", 2, protocol="fast")
-SETTINGS = Settings(num_inducing=6, max_iter=30, elbo_samples=50, test_samples=10)
+SETTINGS = Settings({"num_inducing": 6}, max_iter=30, elbo_samples=50, test_samples=10)
 FIELDS = {
     *("dataset", "split", "process", "depth", "seed", "protocol", "status"),
     *("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90"),
@@ -40,33 +42,49 @@ def test_a_record_has_everything(dataset, tmp_path, process):
     assert record["steps"] == 30 and record["num_train"] == 34 and record["num_test"] == 5
     assert 0 < record["seconds_per_step"] < record["seconds"]
     assert record["seconds_per_epoch"] == record["seconds_per_step"]
-    assert record["settings"]["num_inducing"] == 6
+    assert record["settings"]["model"] == {"num_inducing": 6, "output": "collapsed"}
     assert record["settings"]["protocol"]["max_iter"] == 30
-    assert record["settings"].items() >= {"posterior": "bartlett", "output": "collapsed"}.items()
     assert record["versions"].keys() >= {"deepwishart", "torch", "python", "sources"}
     assert json.loads(json.dumps([record, curve], allow_nan=False)) == [record, curve]
     assert curve["step"] == list(range(30))
     assert curve["seconds"] == sorted(curve["seconds"])
 
 
-def test_samples_and_posterior_are_those_asked_for(dataset, tmp_path):
-    short = Settings(num_inducing=6, max_iter=2, elbo_samples=20, test_samples=5)
+@pytest.mark.parametrize(
+    ("asked", "model", "protocol"),
+    [
+        ({"num_samples": 3}, {}, {"num_samples": 3}),
+        ({"learning_rate": 1e-3}, {}, {"learning_rate": 1e-3}),
+        ({"start": "prior"}, {}, {"shallow_steps": 0}),
+        ({}, {"posterior": "rows_columns", "output": "inducing"}, {}),
+        ({}, {"kernel": "matern32", "width": 3, "ard": False}, {}),
+    ],
+)
+def test_what_is_asked_for_reaches_the_training(dataset, tmp_path, asked, model, protocol):
+    short = Settings({"num_inducing": 6}, max_iter=2, elbo_samples=20, test_samples=5)
     usual = run(SPEC, short, dataset, tmp_path / "a").record
-    asked = replace(short, posterior="rows_columns", num_samples=3, output="inducing")
-    record = run(SPEC, asked, dataset, tmp_path / "b").record
-    assert record["settings"]["protocol"]["num_samples"] == 3
-    assert record["settings"]["posterior"] == "rows_columns"
-    assert record["settings"]["output"] == "inducing"
+    other = replace(short, model={**short.model, **model}, **asked)
+    record = run(SPEC, other, dataset, tmp_path / "b").record
+    default = {"output": "inducing"}  # of a ModelSpec, which lines leave out
+    found = {**default, **record["settings"]["model"]}
+    assert found.items() >= model.items()
+    assert record["settings"]["protocol"].items() >= protocol.items()
     assert record["elbo"] != usual["elbo"]
 
 
-@pytest.mark.parametrize("other", [{"learning_rate": 1e-3}, {"start": "prior"}])
-def test_rate_and_start_reach_the_training(dataset, tmp_path, other):
-    short = Settings(num_inducing=6, max_iter=2, elbo_samples=20, test_samples=5)
-    usual = run(SPEC, short, dataset, tmp_path / "a").record
-    record = run(SPEC, replace(short, **other), dataset, tmp_path / "b").record
-    assert record["settings"].items() >= other.items()
-    assert record["elbo"] != usual["elbo"]
+def test_a_run_builds_what_build_does(dataset):
+    """One way from settings to a model, that of everybody else."""
+    split = dataset.split(0)
+    y = split.y_train[:, None]
+    spec = structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 6}), *y.shape)
+    assert (spec.mixing, spec.output) == (0.018, "inducing")  # the paper's
+    spec = spec.replace(num_features=split.X_train.shape[1])
+    made = make_scaled(spec, split.X_train, y, device="cpu", seed=4)
+    options = {"depth": 3, "num_inducing": 6, "mixing": 0.018, "seed": 4}
+    built = build("dwp", *made.standardise(split.X_train, y), **options)
+    state = built.state_dict()
+    for name, value in made.model.state_dict().items():
+        torch.testing.assert_close(value, state[name])
 
 
 def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
@@ -78,13 +96,6 @@ def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
     assert record["seconds_to_published"] == curve["seconds"][annealing + 7]
     monkeypatch.setattr(run_module, "published", lambda *cell: Published(50.0, 0.0, 2))
     assert "steps_to_published" not in run(SPEC, SETTINGS, dataset, tmp_path / "high").record
-
-
-def test_training_raises_the_elbo(dataset, tmp_path):
-    short = Settings(num_inducing=6, max_iter=1, elbo_samples=50, test_samples=10)
-    long = Settings(num_inducing=6, max_iter=200, elbo_samples=50, test_samples=10)
-    before = run(SPEC, short, dataset, tmp_path / "a").record["elbo"]
-    assert run(SPEC, long, dataset, tmp_path / "b").record["elbo"] > before + 0.1
 
 
 def test_the_same_run_gives_the_same_numbers_and_another_seed_others(dataset, tmp_path):
@@ -127,7 +138,7 @@ def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path):
 
 def test_checkpoints_of_another_run_are_replaced(dataset, tmp_path):
     often = Execution(checkpoint_every=8)
-    other = Settings(num_inducing=5, max_iter=16, elbo_samples=50, test_samples=10)
+    other = Settings({"num_inducing": 5}, max_iter=16, elbo_samples=50, test_samples=10)
     run(SPEC, other, dataset, tmp_path, execution=often)
     assert CheckpointStore(tmp_path).paths()
     fresh = run(SPEC, SETTINGS, dataset, tmp_path / "fresh").record
@@ -146,13 +157,6 @@ def test_a_run_that_cannot_be_trained_is_recorded_as_failed(dataset, tmp_path, m
     assert record["reason"] == "TrainingError: the gradient is NaN."
     assert record["steps"] == 1 and "elbo" not in record
     assert curve == {"step": [0], "elbo": [-1.0], "seconds": [0.5]}
-
-
-def test_a_run_whose_numbers_are_infinite_is_recorded_as_failed(dataset, tmp_path):
-    record, _ = run(RunSpec("yacht", 3, "dwp", 2, protocol="fast"), SETTINGS, dataset, tmp_path)
-    assert record["status"] == "failed"
-    assert "test_log_likelihood is -inf" in record["reason"]
-    json.dumps(record, allow_nan=False)
 
 
 def test_other_errors_are_not_results(dataset, tmp_path, monkeypatch):

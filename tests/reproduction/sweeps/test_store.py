@@ -6,20 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from deepwishart._support.lock import InUseError
-from deepwishart.reproduction.sweeps import (
-    ResultsError,
-    ResultsStore,
-    RunSpec,
-    Settings,
-    pending,
-    settings_version,
-)
-from deepwishart.training import Protocol
+from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, pending
 
 SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]
 CURVE = {"step": [0], "elbo": [-1.5], "seconds": [0.1]}
@@ -41,16 +33,12 @@ def fill(store: ResultsStore, specs: list[RunSpec]) -> None:
 
 
 def test_what_goes_in_comes_out(store):
+    assert store.records() == {} and pending(SPECS, store) == SPECS
+    assert not store.directory.exists()
     fill(store, SPECS)
     assert store.records() == {spec: record(spec) for spec in SPECS}
     assert store.curve(SPECS[2]) == CURVE
     assert len((store.directory / "runs.jsonl").read_text().splitlines()) == 4
-
-
-def test_nothing_there_is_no_results(store):
-    assert store.records() == {}
-    assert pending(SPECS, store) == SPECS
-    assert not store.directory.exists()
 
 
 def test_a_last_line_torn_anywhere_is_cut_off_and_its_run_done_again(store):
@@ -152,25 +140,6 @@ def test_other_settings_are_another_run(store):
         store.add(record(other), {**CURVE, "elbo": [2.0]})
     assert pending([*SPECS[:1], other], store) == []
     assert store.curve(SPECS[0]) == CURVE and store.curve(other)["elbo"] == [2.0]
-
-
-def test_lines_of_the_first_version_are_runs_with_the_settings_they_had(store):
-    """They have no version of settings, neither in the line nor in the name of the curve."""
-    numbers = asdict(Protocol.named("paper", 300))
-    for later in ("factors", "betas"):
-        del numbers[later]
-    settings = {"num_inducing": 100, "max_iter": None, "kernel": "squared_exponential"}
-    settings |= {"protocol": numbers, "threads": 1, "device": "cpu", "dtype": "float64"}
-    line = {**record(SPECS[0]), "settings": settings}
-    del line["settings_version"]
-    with store.writing():
-        store.add(line, CURVE)
-    version = settings_version(Settings(), asdict(Protocol.named("paper", 10_000)))
-    (spec,) = store.records()
-    assert spec == replace(SPECS[0], settings_version=version)
-    curves = store.directory / "curves"
-    (curves / f"{spec.key}.json").rename(curves / f"{SPECS[0].key}.json")
-    assert store.curve(spec) == CURVE
 
 
 def test_a_file_in_place_of_the_directory(tmp_path):

@@ -15,6 +15,7 @@ from deepwishart.cli import app
 from deepwishart.reproduction import datasets
 from deepwishart.reproduction.sweeps import ResultsStore, Settings
 from deepwishart.reproduction.sweeps.run import run
+from deepwishart.reproduction.sweeps.spec import model_defaults
 
 QUICK = [
     *("--inducing", "6", "--elbo-samples", "20", "--test-samples", "5", "--protocol", "fast"),
@@ -49,13 +50,19 @@ def numbers(record: dict) -> list[float]:
 
 def test_help_does_not_import_torch():
     code = "import sys; from deepwishart.cli import app\n"
-    code += "try: app(['uci', 'run', '--help'])\n"
+    code += "try: app(['uci', '--help'])\n"
     code += "except SystemExit: print({'torch', 'numpy', 'ray'} & set(sys.modules))"
     environment = {"PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert "--datasets" in done.stdout and done.stdout.endswith("set()\n")
+    assert "report" in done.stdout and done.stdout.endswith("set()\n")
+
+
+def test_every_field_of_a_model_is_an_option():
+    _, out, _ = call("run", "--help")
+    for name in model_defaults().keys() - {"likelihood_options"}:  # which no text says
+        assert f"--{name.replace('_', '-')}" in out
 
 
 def test_a_sweep_with_a_failed_run(tmp_path):
@@ -111,8 +118,8 @@ def test_runs_with_other_settings_are_other_runs(tmp_path):
     other += ["--start", "prior", "--learning-rate", 0.02]
     assert call(*asked, *other)[0] == 0
     ((spec, record),) = ResultsStore(tmp_path).records().items()
-    assert spec.protocol == "converged" and record["settings"]["posterior"] == "rows"
-    assert record["settings"]["output"] == "inducing" and record["steps"] == 2
+    assert spec.protocol == "converged" and record["steps"] == 2
+    assert record["settings"]["model"] == {"num_inducing": 6, "posterior": "rows"}
     assert record["settings"]["protocol"]["num_samples"] == 3
     assert record["settings"]["start"] == "prior"
     assert record["settings"]["protocol"]["learning_rate"] == 0.02
@@ -129,20 +136,22 @@ def test_runs_with_other_settings_are_other_runs(tmp_path):
         (["--datasets", "yacht", "--processes", "dpw"], "Did you mean 'dwp'"),
         (["--datasets", "yacht", "--splits", "0-x"], "'0-x' is neither"),
         (["--datasets", "yacht", "--splits", "4"], "No data set has a split 4"),
-        (["--datasets", "yacht", "--depths", "0-2"], "smallest depth is 1"),
+        (["--datasets", "yacht", "--depths", "0-2"], "depth must be an integer of at least 1"),
         (["--datasets", "yacht", "--protocol", "papr"], "Did you mean 'paper'"),
         (["--datasets", "yacht", "--kernel", "matern"], "Did you mean 'matern"),
-        (["--datasets", "yacht", "--dtype", "half"], "dtype must be"),
-        (["--datasets", "yacht", "--posterior", "row"], "posterior must be one of bartlett, rows"),
+        (["--datasets", "yacht", "--dtype", "half"], "Unknown dtype 'half'"),
+        (["--datasets", "yacht", "--posterior", "row"], "Did you mean 'rows'"),
         (["--datasets", "yacht", "--posterior", "rows"], "rows is for dwp; leave dgp out"),
-        (["--datasets", "yacht", "--start", "zero"], "start must be one of inputs, prior"),
+        (["--datasets", "yacht", "--linear-mean"], "linear_mean=True is for 'dsvi' only"),
+        (["--datasets", "yacht", "--inducing", "0"], "num_inducing"),
+        (["--datasets", "yacht", "--start", "zero"], "choose from inputs, prior"),
         (
             ["--datasets", "yacht", "--processes", "dsvi", "--start", "prior"],
             "prior is for dwp and dgp; leave dsvi out",
         ),
         (["--datasets", "yacht", "--learning-rate", "0"], "learning_rate must be a positive"),
         (["--datasets", "yacht", "--engine", "slurm"], "choose from local, ray"),
-        (["--datasets", "yacht", "--device", "tpu"], "device must be"),
+        (["--datasets", "yacht", "--device", "tpu"], "choose from cpu, cuda, auto"),
     ],
 )
 def test_bad_arguments(tmp_path, arguments, words):
@@ -196,7 +205,7 @@ def test_kill_of_the_whole_sweep(tmp_path):
         assert records[spec] == record
 
     resumed = next(spec for spec in records if spec not in survivors)
-    settings = Settings(num_inducing=6, max_iter=300, elbo_samples=20, test_samples=5)
+    settings = Settings({"num_inducing": 6}, max_iter=300, elbo_samples=20, test_samples=5)
     whole = run(resumed, settings, datasets.load("yacht"), tmp_path / "whole").record
     # Rounding may depend on where in memory a process puts its matrices.
     assert numbers(records[resumed]) == pytest.approx(numbers(whole), rel=1e-7)

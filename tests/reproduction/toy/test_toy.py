@@ -1,8 +1,6 @@
 """The toy comparison: its data, its numbers, and what it says about them."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +14,6 @@ from deepwishart.reproduction.toy.comparison import (
     ToyRun,
     ToySettings,
     measure,
-    run_one,
     run_toy,
     toy_data,
     variety,
@@ -57,11 +54,6 @@ def test_both_processes_learn_the_same_data_with_the_same_prior(runs):
         assert dwp.scaled.model.depth == dgp.scaled.model.depth == 2
         assert dwp.samples.layers[0].shape == dgp.samples.layers[0].shape == (6, 25, 2)
     assert not np.array_equal(runs[0].data.x, runs[2].data.x)
-
-
-def test_a_run_can_be_repeated(runs):
-    again = run_one("dwp", 1, QUICK)
-    assert again.numbers == runs[2].numbers
 
 
 def test_variety_knows_no_rotation():
@@ -117,12 +109,9 @@ def test_the_report_says_what_was_measured(runs, dwp, dgp, verdict, words, large
     differences = np.subtract(dwp, dgp)
     expected = (differences.mean(), abs(differences[0] - differences[1]) / 2, 2)
     assert one.difference == pytest.approx(expected)
-    assert toy_report.markdown(made_up, QUICK).count(words) == 4
-
-
-def test_every_seed_is_in_the_report(runs):
-    text = toy_report.markdown(with_numbers(runs, [3.0, 5.0], [1.0, 6.0]), QUICK)
-    assert f"| 0 |{' 3.000 / 1.000 |' * 4}" in text and f"| 1 |{' 5.000 / 6.000 |' * 4}" in text
+    text = toy_report.markdown(made_up, QUICK)
+    assert text.count(words) == 4
+    assert f"| 0 |{f' {dwp[0]:.3f} / {dgp[0]:.3f} |' * 4}" in text  # seed by seed
 
 
 def test_one_seed_decides_nothing(runs):
@@ -178,14 +167,3 @@ def test_command(tmp_path):
             file = tmp_path / f"{name}.{ending}"
             assert file.read_bytes().startswith(start) and file.stat().st_size < 500_000
     assert b"<dc:date>" not in (tmp_path / "dwp.svg").read_bytes()  # the same run, the same file
-
-
-def test_help_does_not_import_torch():
-    code = "import sys; from deepwishart.cli import app\n"
-    code += "try: app(['toy', '--help'])\n"
-    code += "except SystemExit: print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "--seeds" in done.stdout and done.stdout.endswith("set()\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,15 +84,12 @@ def load(name: str, source: Source | None = None) -> Dataset:
 
 
 def _numbers(source: Source, path: str) -> np.ndarray:
-    content = source.read(path)
-    if not content.strip():
-        raise DataFileError(f"The data file {source.folder / path} is empty.")
+    file = source.get(path)
     try:
-        return np.loadtxt(io.BytesIO(content), dtype=np.float64, ndmin=2)
+        table = np.loadtxt(file, dtype=np.float64, ndmin=2)
     except ValueError as error:
-        raise DataFileError(
-            f"The data file {source.folder / path} is not a table: {error}."
-        ) from error
+        raise DataFileError(f"The data file {file} is not a table: {error}.") from error
+    return table
 
 
 def _indices(source: Source, path: str, limit: int) -> np.ndarray:

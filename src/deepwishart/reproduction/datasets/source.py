@@ -8,15 +8,14 @@ of SHA-256 checksums whenever it is read.
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+
+import pooch  # type: ignore[import-untyped]
 
 from deepwishart.reproduction.datasets.catalogue import entry
 
@@ -31,12 +30,6 @@ _TIMEOUT_SECONDS = 30
 
 class DataFileError(ValueError):
     """A file of a data set is missing or altered, or cannot be downloaded."""
-
-
-def read_registry(text: str) -> dict[str, str]:
-    """SHA-256 by path, from lines that begin with path and SHA-256."""
-    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {path: sha256 for path, sha256, *_ in rows}
 
 
 @dataclass(frozen=True)
@@ -72,19 +65,16 @@ class Source:
         >>> Source.find(folder="my_data").folder.name
         'my_data'
         """
-        registry = resources.files(__package__).joinpath(REGISTRY).read_text("utf-8")
+        published = resources.files(__package__).joinpath(REGISTRY).read_text("utf-8")
         offline = os.environ.get(FOLDER_VARIABLE)
         if folder is None and offline:
             own = Path(offline).expanduser() / REGISTRY
-            if own.is_file():
-                registry = own.read_text("utf-8")
-            return cls(own.parent, read_registry(registry))
-        if folder is None:
-            import pooch  # type: ignore[import-untyped]
-
-            folder = pooch.os_cache("deepwishart")
+            return cls(
+                own.parent, _registry(own.read_text("utf-8") if own.is_file() else published)
+            )
         base_url = base_url or os.environ.get(URL_VARIABLE) or BASE_URL
-        return cls(Path(folder).expanduser(), read_registry(registry), base_url.rstrip("/") + "/")
+        place = Path(folder or pooch.os_cache("deepwishart")).expanduser()
+        return cls(place, _registry(published), base_url.rstrip("/") + "/")
 
     def paths(self, prefix: str) -> list[str]:
         """All registered files whose path begins with ``prefix``."""
@@ -101,20 +91,25 @@ class Source:
 
     def fault(self, path: str) -> str | None:
         """What is wrong with a file, to follow its name; ``None`` if it is as it should be."""
-        return self._inspect(path)[1]
+        file = self.folder / path
+        try:
+            if pooch.file_hash(file) == self.registry[path]:
+                return None
+        except FileNotFoundError:
+            return "is missing"
+        except OSError as error:
+            return f"cannot be read ({error.strerror})"
+        return f"is altered (it has {file.stat().st_size} bytes)"
 
-    def read(self, path: str) -> bytes:
-        """Content of a file, checked; downloaded first if it is not there or not right."""
+    def get(self, path: str) -> Path:
+        """A file, checked; downloaded first if it is not there or not right."""
         if path not in self.registry:
             raise DataFileError(
                 f"{path} is not in the registry of data files. Where {self.folder} has a "
                 f"{REGISTRY} of its own, list the file there."
             )
         self.fetch([path])
-        content, fault = self._inspect(path)
-        if fault is not None:
-            raise DataFileError(self.advice(path, fault))
-        return content
+        return self.folder / path
 
     def fetch(self, paths: Iterable[str], progress: Callable[[str], None] | None = None) -> None:
         """Make sure that registered files are here and right, downloading where necessary;
@@ -123,14 +118,17 @@ class Source:
         Raises:
             DataFileError: naming the first file that could not be had.
         """
-        with _quiet_pooch(), ThreadPoolExecutor(_CONNECTIONS) as pool:
-            try:
-                for path in pool.map(self._complete, paths):
-                    if progress is not None:
-                        progress(path)
-            except DataFileError:
-                pool.shutdown(cancel_futures=True)
-                raise
+        logger = pooch.get_logger()
+        level = logger.level
+        logger.setLevel("ERROR")  # no line for every one of hundreds of files
+        pool = ThreadPoolExecutor(_CONNECTIONS)
+        try:
+            for path in pool.map(self._complete, paths):
+                if progress is not None:
+                    progress(path)
+        finally:
+            pool.shutdown(cancel_futures=True)
+            logger.setLevel(level)
 
     def advice(self, path: str, fault: str) -> str:
         """An error message for a file that is not as it should be."""
@@ -142,17 +140,6 @@ class Source:
             )
         return f"The data file {self.folder / path} {fault}. {what}"
 
-    def _inspect(self, path: str) -> tuple[bytes, str | None]:
-        """Content of a file as it is now, and what is wrong with it."""
-        try:
-            content = (self.folder / path).read_bytes()
-        except FileNotFoundError:
-            return b"", "is missing"
-        except OSError as error:
-            return b"", f"cannot be read ({error.strerror})"
-        right = hashlib.sha256(content).hexdigest() == self.registry[path]
-        return content, None if right else f"is altered (it has {len(content)} bytes)"
-
     def _complete(self, path: str) -> str:
         """Download a file unless it is here and right."""
         fault = self.fault(path)
@@ -160,14 +147,12 @@ class Source:
             return path
         if self.base_url is None:
             raise DataFileError(self.advice(path, fault))
-        import pooch
         import requests
 
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        registry = {path: f"sha256:{self.registry[path]}"}
         downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
         store = pooch.create(
-            self.folder, self.base_url, registry=registry, retry_if_failed=self.retries
+            self.folder, self.base_url, registry=self.registry, retry_if_failed=self.retries
         )
         try:
             store.fetch(path, downloader=downloader)
@@ -186,15 +171,7 @@ class Source:
         return path
 
 
-@contextmanager
-def _quiet_pooch() -> Iterator[None]:
-    """No log line for every one of hundreds of files."""
-    import pooch
-
-    logger = pooch.get_logger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+def _registry(text: str) -> dict[str, str]:
+    """SHA-256 by path, from lines that begin with path and SHA-256."""
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {path: sha256 for path, sha256, *_ in rows}

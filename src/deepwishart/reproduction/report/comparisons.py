@@ -14,19 +14,19 @@ from deepwishart.reproduction.report.statistics import estimate, paired_test, si
 from deepwishart.reproduction.report.tables import (
     NOTHING,
     Cell,
-    Table,
+    Section,
     difference,
     first_cells,
     from_rows,
     label,
 )
 from deepwishart.reproduction.sweeps.curves import time_to_bound
+from deepwishart.spec import CHOICES
 
 _SHORT = {"elbo": "ELBO", "test_log_likelihood": "log likelihood"}
-_FAMILIES = ("rows", "columns", "rows_columns")
 
 
-def difference_table(results: Results) -> Table:
+def difference_table(results: Results) -> Section:
     """DWP minus DGP beside the paper's difference, split by split."""
     rows = []
     called: dict[tuple[str, str], dict[str, Cell]] = {}
@@ -57,7 +57,7 @@ def difference_table(results: Results) -> Table:
     return from_rows("differences", "DWP - DGP", f"{about} {told}".strip(), rows)
 
 
-def bound_table(results: Results) -> Table:
+def bound_table(results: Results) -> Section:
     """Steps and seconds until the training curve is at the published mean ELBO."""
     rows = []
     steps: dict[str, list[int | None]] = {protocol: [] for protocol in results.protocols}
@@ -90,25 +90,27 @@ def bound_table(results: Results) -> Table:
     return from_rows("bounds", "Time to the paper's bound", " ".join([about, *told]), rows)
 
 
-def family_table(results: Results) -> Table:
+def family_table(results: Results) -> Section:
     """Other posterior families against the paper's: same data, seed, protocol and settings."""
     alike: dict[Any, dict[str, Run]] = {}
     for run in results.every:
         rest = {name: str(value) for name, value in run.settings.items() if name != "posterior"}
         where = replace(run.spec, settings_version="")
         alike.setdefault((where, *sorted(rest.items())), {})[run.settings["posterior"]] = run
+    ran = {family for runs in alike.values() if PAPERS in runs for family in runs}
+    families_run = [name for name in CHOICES["posterior"] if name in ran - {PAPERS}]
     pairs: dict[tuple[str, int, str], dict[str, list[tuple[Run, Run]]]] = {}
     for runs in alike.values():
-        for family in _FAMILIES:
+        for family in families_run:
             if PAPERS in runs and family in runs:
                 spec = runs[family].spec
                 families = pairs.setdefault((spec.dataset, spec.depth, spec.protocol), {})
                 families.setdefault(family, []).append((runs[family], runs[PAPERS]))
     rows = []
-    gains: dict[str, list[str]] = {family: [] for family in _FAMILIES}
+    gains: dict[str, list[str]] = {family: [] for family in families_run}
     for (dataset, depth, protocol), families in sorted(pairs.items()):
         row = first_cells(dataset, depth, protocol=protocol)
-        for family in _FAMILIES:
+        for family in families_run:
             cells = _against(families.get(family, []))
             gains[family].append(cells["ELBO"].mark)
             row |= {f"{family} {name}": cell for name, cell in cells.items()}
@@ -116,8 +118,8 @@ def family_table(results: Results) -> Table:
     about = (
         "The deep Wishart process with mixed rows, columns or both of the Bartlett factor, minus "
         "the same with the paper's posterior: paired differences over splits and seeds with their "
-        "standard errors, and the ratio of times per step. ▲ better by more than two standard "
-        "errors, ▼ worse, ≈ neither; bold where the paired t test gives p < 0.05."
+        "standard errors, and the ratio of times per step. ▲ better, ▼ worse, ≈ neither, by the "
+        "quantiles of the marks above; bold where the paired t test gives p < 0.05."
     )
     told = [
         f"{family}: the ELBO is better in {marks.count('better')} and worse in "
@@ -128,7 +130,7 @@ def family_table(results: Results) -> Table:
     return from_rows("families", "Posterior families", " ".join([about, *told]), rows)
 
 
-def other_table(results: Results) -> Table:
+def other_table(results: Results) -> Section:
     """Groups of runs that were not averaged with their cell's others, and what sets them apart."""
     rows = []
     for group in results.others:
@@ -146,7 +148,7 @@ def other_table(results: Results) -> Table:
     return from_rows("others", "Other settings", about, rows)
 
 
-def settings_table(results: Results) -> Table:
+def settings_table(results: Results) -> Section:
     """How the runs were made: every setting, with all values that it has."""
     found: dict[str, dict[str, set[str]]] = {}
     for run in results.every:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from deepwishart.reproduction.published import METRICS, citation
 from deepwishart.reproduction.report import comparisons
-from deepwishart.reproduction.report.figures import Figure, depth_figures, training_figure
+from deepwishart.reproduction.report.figures import depth_figures, training_figure
 from deepwishart.reproduction.report.reading import Results
-from deepwishart.reproduction.report.tables import CLOSE, Table, count_table, make_table
+from deepwishart.reproduction.report.statistics import reach
+from deepwishart.reproduction.report.tables import CLOSE, Section, count_table, make_table
 
 MARKS = {"match": "≈", "better": "▲", "worse": "▼", "agrees": "✓", "contradicts": "✗", "": ""}
 _READING = (
@@ -18,27 +19,20 @@ _READING = (
     "Bold: the better one of DWP and DGP, where a two-sided paired t test on the splits that both "
     "have gives p < 0.05, without correction for the number of tests. With fewer than three common "
     "splits nothing is bold.",
-    f"{MARKS['match']} within two combined standard errors of the paper, {MARKS['better']} better "
-    f"than that, {MARKS['worse']} worse. The combined standard error is made of ours, the paper's, "
-    "and that of rounding the paper's mean to the decimals it is printed with; a single split has "
-    "no standard error and gets no mark.",
+    f"{MARKS['match']} as close to the paper as chance may bring it, {MARKS['better']} better than "
+    f"that, {MARKS['worse']} worse. The reach of chance is a quantile of Student's t in combined "
+    f"standard errors, {reach(2):.1f} with three splits and {reach(19):.1f} with twenty where the "
+    "error is all ours, which chance passes as often as two that are known, 4.6% of the time. The "
+    "combined standard error is made of ours, the paper's, and that of rounding the paper's mean "
+    "to the decimals it is printed with; a single split has no standard error and gets no mark. "
+    "The paper's splits are the same, but it prints no numbers by split, with which differences "
+    "could be paired: there would rather be more marks.",
 )
 _BY_DEPTH = (
     "Pale points are runs, filled ones means over splits with one standard error, hollow ones the "
     "paper's means. Runs far outside are drawn on the edge. On the HTML page, point at anything to "
     "see what it is."
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the report: what there is to say, a table or figures."""
-
-    name: str
-    title: str
-    texts: tuple[str, ...] = ()
-    table: Table | None = None
-    figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,22 +68,16 @@ def make_content(results: Results) -> Content:
         results.notes,
         (
             Section("reading", "How to read the tables", _READING),
-            *map(_about, tables),
+            *tables,
             Section("depths", "Results by depth", (_BY_DEPTH,), figures=depth_figures(results)),
             Section("curves", "Training curves", () if curves else (missing,), figures=curves),
-            _about(comparisons.settings_table(results)),
+            comparisons.settings_table(results),
             Section("source", "Published numbers", (citation(),)),
         ),
     )
 
 
-def _about(table: Table) -> Section:
-    if not table.rows:
-        return Section(table.name, table.title, (table.about, "There are no such runs yet."))
-    return Section(table.name, table.title, (table.about,), table)
-
-
-def _sentence(counts: Table, protocol: str) -> str:
+def _sentence(counts: Section, protocol: str) -> str:
     """Cells of ELBO and of log likelihood together."""
     rows = [[cell.value or 0 for cell in row[2:]] for row in counts.rows if row[1].text == protocol]
     cells, run, judged, match, better, worse, close = (

@@ -12,16 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, Settings
-from deepwishart.reproduction.sweeps.spec import defaults
+from deepwishart.reproduction.sweeps.spec import defaults, model_defaults
 from deepwishart.training import Protocol
 
 PROCESSES = ("dwp", "dgp", "diwp", "dsvi")
 PROTOCOLS = ("paper", "converged")
 PAPERS = "bartlett"  # the paper's posterior
-# What version 0.1 did without saying so in its lines.
-_FIRST_VERSION = {"output": "inducing", "posterior": PAPERS, "mixing": 0.018}
-# Settings that are part of the protocol's numbers, and those that do not change results.
-_NOT_SETTINGS = ("max_iter", "num_samples", "protocol", "threads", "device")
 
 
 @dataclass(frozen=True)
@@ -46,11 +42,12 @@ class Run:
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
         """All that decides its results, the protocol's numbers included, and nothing else."""
-        recorded = _mapping(self.record.get("settings"))
-        first = {} if "output" in recorded else _FIRST_VERSION
-        asked = {**defaults(Settings), **first, **recorded}
-        found = {name: value for name, value in asked.items() if name not in _NOT_SETTINGS}
-        return {**found, **defaults(Protocol), **_mapping(recorded.get("protocol"))}
+        recorded = dict(_mapping(self.record.get("settings")))
+        model = {**model_defaults(), **_mapping(recorded.pop("model", None))}
+        protocol = {**defaults(Protocol), **_mapping(recorded.pop("protocol", None))}
+        usual = defaults(Settings)
+        own = {n: recorded.get(n, usual[n]) for n in ("start", "elbo_samples", "test_samples")}
+        return {**model, **own, **protocol}
 
     @property
     def batches(self) -> int:
@@ -227,7 +224,7 @@ def _version(run: Run) -> str:
 
 def _weight(group: Sequence[Run]) -> tuple[int, bool, str]:
     newest = max(str(run.record.get("finished_at", "")) for run in group)
-    usual = group[0].settings["num_inducing"] == Settings().num_inducing
+    usual = group[0].settings["num_inducing"] == model_defaults()["num_inducing"]
     return len({run.spec.split for run in group}), usual, newest
 
 

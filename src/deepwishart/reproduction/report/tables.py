@@ -64,14 +64,16 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
-    """One table and a sentence about it; a row has as many cells as there are headings."""
+class Section:
+    """A part of the report: what there is to say, a table, whose rows have as many cells as there
+    are headings, and figures."""
 
     name: str
     title: str
-    about: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    texts: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    figures: tuple[Any, ...] = ()
 
 
 def label(process: str) -> str:
@@ -85,13 +87,14 @@ def first_cells(dataset: str, depth: int, **texts: str) -> dict[str, Cell]:
     return {"data set": Cell(text=dataset), "depth": Cell(float(depth), decimals=0), **named}
 
 
-def from_rows(name: str, title: str, about: str, rows: Sequence[dict[str, Cell]]) -> Table:
+def from_rows(name: str, title: str, about: str, rows: Sequence[dict[str, Cell]]) -> Section:
     """A table of rows, each with its cells by heading."""
-    headings = tuple(rows[0]) if rows else ()
-    return Table(name, title, about, headings, tuple(tuple(row.values()) for row in rows))
+    if not rows:
+        return Section(name, title, (about, "There are no such runs yet."))
+    return Section(name, title, (about,), tuple(rows[0]), tuple(tuple(r.values()) for r in rows))
 
 
-def make_table(results: Results, metric: str) -> Table:
+def make_table(results: Results, metric: str) -> Section:
     """One of the paper's tables: a row for each data set and depth, and for each process the
     published number beside ours, one for each training protocol."""
     if metric not in METRICS:
@@ -125,7 +128,7 @@ def make_table(results: Results, metric: str) -> Table:
     return from_rows(metric, TITLES[metric], _ABOUT[metric], rows)
 
 
-def count_table(results: Results) -> Table:
+def count_table(results: Results) -> Section:
     """How many cells of DWP and DGP have a published number, how many of those were run, and how
     they compare with the paper's, see :func:`compare`."""
     rows = []

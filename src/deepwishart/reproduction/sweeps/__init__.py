@@ -4,8 +4,10 @@ A sweep is a list of :class:`RunSpec`, carried out by an engine (on this machine
 and written down in a :class:`ResultsStore`. ``deepwishart uci run`` puts these together.
 """
 
-from deepwishart.reproduction.sweeps.engines import Engine, LocalEngine, RayEngine
+from deepwishart.reproduction.sweeps.engine import Engine
+from deepwishart.reproduction.sweeps.local import LocalEngine
 from deepwishart.reproduction.sweeps.progress import SweepProgress
+from deepwishart.reproduction.sweeps.ray import RayEngine
 from deepwishart.reproduction.sweeps.spec import (
     Execution,
     RunSpec,
@@ -15,7 +17,7 @@ from deepwishart.reproduction.sweeps.spec import (
     settings_version,
 )
 from deepwishart.reproduction.sweeps.store import ResultsError, ResultsStore
-from deepwishart.reproduction.sweeps.sweep import Tally, pending, run_sweep
+from deepwishart.reproduction.sweeps.sweep import SweepOutcome, pending, run_sweep
 
 __all__ = [
     "Engine",
@@ -26,8 +28,8 @@ __all__ = [
     "ResultsStore",
     "RunSpec",
     "Settings",
+    "SweepOutcome",
     "SweepProgress",
-    "Tally",
     "expand",
     "parse_numbers",
     "pending",

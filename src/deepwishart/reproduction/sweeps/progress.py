@@ -11,8 +11,10 @@ from typing import Any
 from rich import progress
 from rich.console import Console
 
-from deepwishart.reproduction.sweeps.engines import events
+from deepwishart.reproduction.sweeps import engine as events
 from deepwishart.reproduction.sweeps.spec import RunSpec
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 class SweepProgress:
@@ -76,12 +78,12 @@ class SweepProgress:
 
     def seconds_left(self) -> float | None:
         """Seconds until everything is done, or ``None`` while nothing is known."""
-        by_kind = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
-        if not by_kind:
+        if not self._seconds:
             return None
+        by_kind = {kind: fmean(seconds) for kind, seconds in self._seconds.items()}
         average = fmean(by_kind.values())
-        each = [by_kind.get(spec.kind, average) for spec in self._to_do]
-        return sum(each) / max(1, min(self._num_workers, len(each)))
+        total = sum(by_kind.get(spec.kind, average) for spec in self._to_do)
+        return total / max(1, min(self._num_workers, len(self._to_do)))
 
     def _note(self, event: events.Event) -> str | None:
         """Take notice of an event, and say what is worth a line."""
@@ -131,8 +133,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return "?"
     whole = max(0, round(seconds))
-    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-    for size, unit, small, name in units:
+    for size, unit, small, name in _UNITS:
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // small:02d} {name}"
     return f"{whole} s"

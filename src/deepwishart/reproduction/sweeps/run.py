@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import math
-import operator
-import statistics
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deepwishart._support.machine import resolve_device, threads
 from deepwishart.bound import elbo
-from deepwishart.estimators import ScaledModel, estimate_elbo, score
+from deepwishart.estimators import ScaledModel, Standardiser, estimate_elbo, score
+from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.reproduction.datasets import Dataset, Split
 from deepwishart.reproduction.published import published
 from deepwishart.reproduction.sweeps.curves import thin, time_to_bound
-from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
+from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings, model_defaults
 from deepwishart.reproduction.sweeps.versions import versions
+from deepwishart.spec import ModelSpec
+from deepwishart.start import make_model
 from deepwishart.training import (
     CheckpointError,
     CheckpointStore,
@@ -50,6 +51,32 @@ class Outcome(NamedTuple):
     curve: dict[str, list[float]]
 
 
+def structure(
+    spec: RunSpec, settings: Settings, num_rows: int = 1, num_features: int = 1
+) -> ModelSpec:
+    """The model that a run trains on so many rows; ``ValueError`` where there is none.
+
+    >>> structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 50})).mixing
+    0.018
+    """
+    options = model_options(spec.protocol, num_rows, settings.model.get("output", "auto"))
+    options |= settings.model
+    return ModelSpec(num_features, process=spec.process, depth=spec.depth, **options)
+
+
+def make_scaled(
+    model: ModelSpec, X: np.ndarray, y: np.ndarray, *, device: str | torch.device, **options: Any
+) -> ScaledModel:
+    """A model of data ``(N, num_features)`` and ``(N, 1)`` in any units; ``options`` are those of
+    :func:`deepwishart.start.make_model`."""
+    scalings = Standardiser.fit(X), Standardiser.fit(y)
+    data = (
+        torch.as_tensor(scaling.forward(values), dtype=model.torch_dtype)
+        for scaling, values in zip(scalings, (X, y), strict=True)
+    )
+    return ScaledModel(make_model(model, *data, **options).to(device), *scalings)
+
+
 def run(
     spec: RunSpec,
     settings: Settings,
@@ -68,46 +95,48 @@ def run(
     execution = execution or Execution()
     device = resolve_device(execution.device)
     split = dataset.split(spec.split)
-    num_rows = len(split.X_train)
-    options = model_options(spec.protocol, num_rows, settings.output)
+    num_rows, num_features = split.X_train.shape
+    model = structure(spec, settings, num_rows, num_features)
     protocol = adjust_protocol(
         spec.protocol,
         num_rows,
         max_iter=settings.max_iter,
         learning_rate=settings.learning_rate,
         num_samples=settings.num_samples,
-        num_inducing=settings.num_inducing,
-        output=options["output"],
+        num_inducing=model.num_inducing,
+        output=model.output,
     )
     if settings.start == "prior":
         protocol = protocol.replace(shallow_steps=0)
-    new_model = functools.partial(
-        ScaledModel.build,
-        spec.process,
-        split.X_train,
-        split.y_train[:, None],
-        device=device,
-        depth=spec.depth,
-        num_inducing=settings.num_inducing,
-        kernel=settings.kernel,
-        posterior=settings.posterior,
-        start=settings.start,
-        dtype=getattr(torch, settings.dtype),
-        seed=spec.seed,
-        **options,
-    )
-    history = History()
     store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
-    train = functools.partial(
-        run_training, protocol=protocol, seed=spec.seed, checkpoints=store, progress=progress
-    )
+    X, y, history = split.X_train, split.y_train[:, None], History()
+
+    def train() -> ScaledModel:
+        place: dict[str, Any] = {"device": device, "start": settings.start}
+        scaled = make_scaled(model, X, y, seed=spec.seed, **place)
+        data = scaled.standardise(X, y)
+        _warm_up(scaled.model, *data)
+        options: dict[str, Any] = {"history": history, "progress": progress, "checkpoints": store}
+        run_training(scaled.model, *data, protocol, seed=spec.seed, **options)
+        if history.stopped_by == "interrupt":
+            raise KeyboardInterrupt
+        return scaled
+
     with threads(execution.threads):
         try:
-            scaled = _train(new_model, train, split, history, store)
+            try:
+                scaled = train()
+            except CheckpointError:
+                # Checkpoints of a sweep are scratch files: one of another version or setting is
+                # worth less than a run that goes on.
+                store.clear()
+                history = History()
+                scaled = train()
             numbers = _evaluate(scaled, split, settings, spec.seed)
         except NUMERICAL_ERRORS as error:
             numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
-    curve = thin(history)
+    curve, usual = thin(history), model_defaults()
+    chosen = {k: v for k, v in model.to_dict().items() if k in usual and v != usual[k]}
     record = {
         **spec.to_dict(),
         "status": "ok",
@@ -115,8 +144,8 @@ def run(
         "num_test": len(split.X_test),
         "versions": versions(),
         "settings": {
-            **dataclasses.asdict(settings),
-            **options,
+            "model": chosen,
+            **{name: getattr(settings, name) for name in ("start", "elbo_samples", "test_samples")},
             "protocol": {**dataclasses.asdict(protocol), "betas": list(protocol.betas)},
             "threads": execution.threads,
             "device": device.type,
@@ -129,51 +158,23 @@ def run(
     return Outcome(record, curve)
 
 
-def _train(
-    new_model: Callable[[], ScaledModel],
-    train: Callable[..., History],
-    split: Split,
-    history: History,
-    store: CheckpointStore,
-) -> ScaledModel:
-    scaled = new_model()
-    data = scaled.standardise(split.X_train, split.y_train[:, None])
-    _warm_up(scaled, *data)
-    try:
-        train(scaled.model, *data, history=history)
-    except CheckpointError:
-        # Checkpoints of a sweep are scratch files: one of another version or setting is worth
-        # less than a run that goes on.
-        store.clear()
-        history.truncate(0)
-        history.recoveries.clear()
-        scaled = new_model()
-        train(scaled.model, *data, history=history)
-    if history.stopped_by == "interrupt":
-        raise KeyboardInterrupt
-    return scaled
-
-
 @torch.no_grad()
-def _warm_up(scaled: ScaledModel, X: Tensor, y: Tensor) -> None:
+def _warm_up(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
     """Load, or on a new machine compile, whatever is needed, before the clock starts."""
-    source = torch.Generator(scaled.model.device).manual_seed(0)
+    source = torch.Generator(model.device).manual_seed(0)
     with suppress(*NUMERICAL_ERRORS):  # training deals with those better
-        rows = X[:100], y[:100]
-        elbo(scaled.model, *rows, num_data=len(rows[0]), num_samples=2, generator=source)
+        elbo(model, X[:100], y[:100], num_data=len(X[:100]), num_samples=2, generator=source)
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
     """``seconds`` is the clock's; a step takes the median, since machines pause and are shared."""
-    steps = len(history)
     clock = [0.0, *history.seconds]
-    per_step = statistics.median(map(operator.sub, clock[1:], clock)) if steps else 0.0
-    batches = math.ceil(num_rows / (protocol.batch_size or num_rows))
+    per_step = float(np.median(np.diff(clock))) if len(history) else 0.0
     return {
         "seconds": round(clock[-1], 3),
         "seconds_per_step": per_step,
-        "seconds_per_epoch": batches * per_step,
-        "steps": steps,
+        "seconds_per_epoch": math.ceil(num_rows / (protocol.batch_size or num_rows)) * per_step,
+        "steps": len(history),
         "recoveries": len(history.recoveries),
     }
 

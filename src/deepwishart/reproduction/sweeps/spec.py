@@ -8,14 +8,14 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-DTYPES = ("float64", "float32")
-OUTPUTS = ("auto", "inducing", "collapsed")
-POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
-STARTS = ("inputs", "prior")
+from deepwishart._support.choices import check_choice
+
 DEVICES = ("cpu", "cuda", "auto")
+# Fields of a ModelSpec that a run or its data decide.
+_DECIDED = ("num_features", "num_outputs", "process", "depth")
 
 
 @dataclass(frozen=True, order=True)
@@ -64,12 +64,7 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
-        """The run that a mapping with (at least) the seven fields describes.
-
-        Lines of version 0.1 do not name the version of their settings; it follows from them.
-        """
-        if "settings_version" not in values:
-            values = {**values, "settings_version": _first_version(values.get("settings"))}
+        """The run that a mapping with (at least) the seven fields describes."""
         for name, kind in cls.__annotations__.items():
             if type(values[name]).__name__ != kind:
                 raise TypeError(f"{name} must be of type {kind}, got {values[name]!r}.")
@@ -81,27 +76,22 @@ class Settings:
     """What decides the results of all runs of a sweep, besides their specification.
 
     Args:
+        model: fields of a :class:`deepwishart.ModelSpec` that are not to have their default value;
+            the output layer is the protocol's, unless it is among them.
         max_iter: training steps, with KL annealing in proportion; the protocol's if ``None``.
-        learning_rate: the first one, the last in proportion; the protocol's if ``None``.
-        start: where hidden layers start, ``"inputs"`` or ``"prior"``, see
-            :func:`deepwishart.build`.
-        dtype: ``"float64"`` or ``"float32"``.
-        output: the output layer, ``"inducing"`` or ``"collapsed"``; the protocol's if ``"auto"``.
-        posterior: family of the posterior of ``dwp`` layers, see :func:`deepwishart.build`.
         num_samples: posterior samples per training step; the protocol's if ``None``.
         elbo_samples: posterior samples for the final ELBO.
         test_samples: posterior samples for predictions.
+        learning_rate: the first one, the last in proportion; the protocol's if ``None``.
+        start: where hidden layers start, ``"inputs"`` or ``"prior"``, see
+            :func:`deepwishart.build`.
 
-    >>> Settings().elbo_samples, Settings().test_samples
-    (1000, 100)
+    >>> Settings({"num_inducing": 50}).elbo_samples
+    1000
     """
 
-    num_inducing: int = 100
+    model: Mapping[str, Any] = field(default_factory=dict)
     max_iter: int | None = None
-    kernel: str = "squared_exponential"
-    dtype: str = "float64"
-    output: str = "auto"
-    posterior: str = "bartlett"
     num_samples: int | None = None
     elbo_samples: int = 1000
     test_samples: int = 100
@@ -109,7 +99,7 @@ class Settings:
     start: str = "inputs"
 
     def __post_init__(self) -> None:
-        _check(self, dtype=DTYPES, output=OUTPUTS, posterior=POSTERIORS, start=STARTS)
+        _at_least_one(self)
         if self.learning_rate is not None and not 0.0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate}.")
 
@@ -128,11 +118,15 @@ def settings_version(settings: Settings, protocol: Mapping[str, Any]) -> str:
     """
     from deepwishart.training import Protocol
 
+    asked = {**vars(settings), **settings.model}
+    del asked["model"]
+    # The output layer is asked for, or else the protocol's: it has no default of its own.
+    usual = {**model_defaults(), **defaults(Settings), "output": None}
     content = []
-    for owner, values in ((Settings, dataclasses.asdict(settings)), (Protocol, dict(protocol))):
+    for values, known in ((asked, usual), (dict(protocol), defaults(Protocol))):
         values.pop("batch_size", None)
-        usual, plain = defaults(owner), json.loads(json.dumps(values))
-        content.append({k: v for k, v in plain.items() if k not in usual or usual[k] != v})
+        plain = json.loads(json.dumps(values))
+        content.append({k: v for k, v in plain.items() if k not in known or known[k] != v})
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
@@ -143,13 +137,21 @@ def defaults(owner: type) -> dict[str, Any]:
     {'threads': 1, 'device': 'cpu', 'checkpoint_every': 500}
     """
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(owner):
-        if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
-        elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
+    for each in dataclasses.fields(owner):
+        if each.default is not dataclasses.MISSING:
+            found[each.name] = each.default
+        elif each.default_factory is not dataclasses.MISSING:
+            found[each.name] = each.default_factory()
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain
+
+
+def model_defaults() -> dict[str, Any]:
+    """The default values of those fields of a :class:`deepwishart.ModelSpec` that are the same for
+    all runs of a sweep."""
+    from deepwishart.spec import ModelSpec
+
+    return {name: value for name, value in defaults(ModelSpec).items() if name not in _DECIDED}
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,8 @@ class Execution:
     checkpoint_every: int = 500
 
     def __post_init__(self) -> None:
-        _check(self, device=DEVICES)
+        _at_least_one(self)
+        check_choice("device", self.device, DEVICES)
 
 
 def parse_numbers(texts: Iterable[str], what: str = "splits") -> tuple[int, ...]:
@@ -224,19 +227,7 @@ def expand(
     ]
 
 
-def _check(owner: Settings | Execution, **choices: tuple[str, ...]) -> None:
-    """Numbers are at least one, names are among their choices."""
+def _at_least_one(owner: Settings | Execution) -> None:
     for name, value in vars(owner).items():
         if isinstance(value, int) and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}.")
-        if name in choices and value not in choices[name]:
-            raise ValueError(f"{name} must be one of {', '.join(choices[name])}, got {value!r}.")
-
-
-def _first_version(settings: object) -> str:
-    """The version of settings that a line of version 0.1 says it had."""
-    if not isinstance(settings, Mapping) or not isinstance(settings.get("protocol"), Mapping):
-        return ""
-    known = {field.name for field in dataclasses.fields(Settings)}
-    asked = Settings(**{name: settings[name] for name in known & settings.keys()})
-    return settings_version(asked, settings["protocol"])

@@ -19,7 +19,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +75,7 @@ class ResultsStore:
 
     def curve(self, spec: RunSpec) -> dict[str, list[float]]:
         """Training curve of a finished run: lists ``step``, ``elbo`` and ``seconds``."""
-        path = self._curve_path(spec)
-        if not path.exists():  # version 0.1 did not put the version of settings into names
-            path = self._curve_path(replace(spec, settings_version=""))
-        curve: dict[str, list[float]] = json.loads(path.read_text("utf-8"))
+        curve: dict[str, list[float]] = json.loads(self._curve_path(spec).read_text("utf-8"))
         return curve
 
     def checkpoint_dir(self, spec: RunSpec) -> Path:
@@ -133,18 +129,14 @@ def _line(record: Mapping[str, Any]) -> str:
 def _append(path: Path, content: bytes) -> None:
     """Append to a file and flush it to disk; all of it or nothing."""
     new = not path.exists()
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        length = os.fstat(descriptor).st_size
+    with open(path, "ab", buffering=0) as file:
+        length = file.tell()
         try:
-            written = 0
-            while written < len(content):
-                written += os.write(descriptor, content[written:])
-            os.fsync(descriptor)
+            while content:
+                content = content[os.write(file.fileno(), content) :]
+            os.fsync(file.fileno())
         except BaseException:
-            os.ftruncate(descriptor, length)
+            file.truncate(length)
             raise
-    finally:
-        os.close(descriptor)
     if new:
         sync_directory(path.parent)

@@ -7,13 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepwishart.reproduction.sweeps.engines.events import Broken, Engine, Event, Finished
+from deepwishart.reproduction.sweeps.engine import Broken, Engine, Event, Finished
 from deepwishart.reproduction.sweeps.spec import RunSpec
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
 
 @dataclass
-class Tally:
+class SweepOutcome:
     """How the runs of a sweep ended: those with results; those that failed numerically, which have
     records too; and those that could not be carried out, which have none. The last two with
     reasons."""
@@ -50,7 +50,7 @@ def pending(
 
 def run_sweep(
     specs: Sequence[RunSpec], store: ResultsStore, engine: Engine, notify: Callable[[Event], None]
-) -> Tally:
+) -> SweepOutcome:
     """Carry out the runs that are still to be done, and write each down as it finishes.
 
     Failed runs among ``specs`` are left as they are. The store has to be open for writing, see
@@ -68,16 +68,16 @@ def run_sweep(
     ...         run_sweep([], store, LocalEngine(Settings(), store), print).success
     True
     """
-    tally = Tally()
+    outcome = SweepOutcome()
     for spec, record in store.records().items():
         if spec in specs:
-            tally.count(spec, record)
+            outcome.count(spec, record)
     with closing(engine.run(pending(specs, store))) as events:
         for event in events:
             if isinstance(event, Finished):
                 store.add(event.record, event.curve)
-                tally.count(event.spec, event.record)
+                outcome.count(event.spec, event.record)
             elif isinstance(event, Broken):
-                tally.broken[event.spec] = event.reason
+                outcome.broken[event.spec] = event.reason
             notify(event)
-    return tally
+    return outcome

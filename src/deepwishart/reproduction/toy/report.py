@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jinja2
 import torch
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -41,17 +43,11 @@ NUMBERS = {
     "gram_distance": "mean distance of two sampled Gram matrices, relative to their size",
     "kernel_distance": "mean distance of two sampled output correlations, per entry",
 }
-ABOUT_PICTURES = (
-    "The pictures are of the first seed, which need not look like the average. "
-    "Lines of one colour belong to one posterior sample. The features of the deep Wishart "
-    "process are a root of the sampled Gram matrix, in a random rotation for every sample: any "
-    "is as good as another, which is why variety is measured on Gram matrices, and on the "
-    "correlations between function values that follow from them. Those of the deep Gaussian "
-    "process are as its posterior has them. The size of features has no meaning of its own "
-    "either: the output kernel's lengthscale makes up for it. That is why distances are taken "
-    "relative to it; plain distances between Gram matrices, which were tried first, mostly "
-    "compare sizes."
-)
+WORDS = {
+    "larger": "the claim **holds**, the DWP's is larger",
+    "smaller": "the claim **does not hold**, the DWP's is smaller",
+    "undecided": "**cannot be told** from these seeds",
+}
 
 
 class Comparison(NamedTuple):
@@ -65,8 +61,8 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count from two standard
-        errors on, and one seed decides nothing."""
+        """``"larger"``, ``"smaller"`` or ``"undecided"``: differences count where chance alone
+        would hardly bring them, and one seed decides nothing."""
         words = {"better": "larger", "worse": "smaller"}
         return words.get(sign(self.difference), "undecided")
 
@@ -112,65 +108,24 @@ def summary(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Any]:
 
 def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
     """A page with the table, what it says about the paper's claim, and the pictures."""
-    compared = compare(runs)
-    lines = [
-        "# Toy comparison of deep Wishart process and deep GP",
-        "",
-        'Appendix "Toy comparison of DGP and DWP posteriors" of the paper, made again by '
-        "`deepwishart toy`. Data: 40 points, half of x uniform on [-4, -2], half on [2, 4], "
-        "y = x^3 + 3 noise, both standardised. Models: the same prior, "
-        f"{settings.depth} layers, width {settings.width}, {settings.num_inducing} inducing "
-        f"points, {settings.max_iter} steps of the same protocol. Every seed has its own data, "
-        f"start and noise; {settings.num_samples} posterior samples over [-6, 6] stand behind each "
-        "number.",
-        "",
-        f"Mean ± standard error over {len(settings.seeds)} seeds; the last columns are about the "
-        "differences seed by seed.",
-        "",
-        "| | DWP | DGP | DWP - DGP | seeds with DWP larger |",
-        "|---|---|---|---|---|",
-    ]
-    for key, name in NUMBERS.items():
-        cells = [Cell(*found, decimals=3).number() for found in compared[key][:3]]
-        lines.append(_row(name, *cells, compared[key].share))
-    lines += [
-        "",
-        "## Does the paper's claim hold here?",
-        "",
-        'The paper: the DWP\'s features are "more varied", which "allows for a greater predictive '
-        'uncertainty in the posterior away from the data". A difference counts here from two '
-        "standard errors on. That is a mild test: with five seeds, chance alone passes it in one "
-        "comparison of nine.",
-        "",
-        *(f"- {claim}: {_sentence(compared[key])}" for key, (claim, _) in CLAIMS.items()),
-        "",
-        "## Seed by seed, DWP / DGP",
-        "",
-        _row("seed", *(column for _, column in CLAIMS.values())),
-        "|---" * (1 + len(CLAIMS)) + "|",
-    ]
     numbers = {(run.seed, run.process): run.numbers for run in runs}
-    for seed in dict.fromkeys(run.seed for run in runs):
-        dwp, dgp = numbers[seed, "dwp"], numbers[seed, "dgp"]
-        lines.append(_row(seed, *(f"{dwp[key]:.3f} / {dgp[key]:.3f}" for key in CLAIMS)))
-    lines.append("")
-    for process, name in NAMES.items():
-        lines += [f"## The {name}, seed {runs[0].seed}", "", f"![{name}]({process}.png)", ""]
-    lines += ["## Side by side", "", "![both](side_by_side.png)", "", ABOUT_PICTURES]
-    return "\n".join(lines) + "\n"
+    seeds = dict.fromkeys(run.seed for run in runs)
+    template = resources.files(__package__).joinpath("toy.md").read_text("utf-8")
+    options: dict[str, Any] = {"trim_blocks": True, "keep_trailing_newline": True}
+    return jinja2.Template(template, undefined=jinja2.StrictUndefined, **options).render(
+        settings=settings,
+        compared=compare(runs),
+        number=_number,
+        names=NUMBERS,
+        claims=CLAIMS,
+        words=WORDS,
+        seeds=[(seed, numbers[seed, "dwp"], numbers[seed, "dgp"]) for seed in seeds],
+        processes=NAMES,
+    )
 
 
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def _sentence(one: Comparison) -> str:
-    ending = f"({one.dwp.mean:.3f} against {one.dgp.mean:.3f}, larger in {one.share} seeds)"
-    return {
-        "larger": f"the claim **holds**, the DWP's is larger {ending}.",
-        "smaller": f"the claim **does not hold**, the DWP's is smaller {ending}.",
-        "undecided": f"**cannot be told** from these seeds {ending}.",
-    }[one.verdict]
+def _number(found: Estimate) -> str:
+    return Cell(found.mean, found.standard_error, found.num_splits, decimals=3).number()
 
 
 def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Generator, Mapping, Sequence
+import math
+from collections.abc import Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engines.events import Broken, Event, Finished, Lost, count_loss
-from deepwishart.reproduction.sweeps.engines.worker import carry_out
+from deepwishart.reproduction.sweeps.engine import Board, Broken, Engine, Finished, Lost, carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps.store import ResultsStore
 
-_POLL_SECONDS = 0.5
 
-
-class RayEngine:
+class RayEngine(Engine):
     """Ray tasks, one per run, on whatever nodes a cluster has.
 
     Data travel to the nodes, results travel back, and only this process writes them down. Nodes
@@ -47,9 +45,9 @@ class RayEngine:
         execution: Execution | None = None,
         gpus_per_run: float = 0.0,
     ) -> None:
-        self._settings, self._store, self._datasets = settings, store, datasets
-        self._execution = execution or Execution()
-        self._gpus, self._limit = gpus_per_run, num_workers
+        super().__init__(settings, store, execution)
+        self._datasets, self._gpus = datasets, gpus_per_run
+        self._most = num_workers or math.inf  # Ray keeps what does not fit
         ray = _import_ray()
         self._leave_running = ray.is_initialized()
         if not self._leave_running:
@@ -68,41 +66,48 @@ class RayEngine:
         fitting = [resources.get("CPU", 0.0) / self._execution.threads]
         if self._gpus:
             fitting.append(resources.get("GPU", 0.0) / self._gpus)
-        fit = max(1, int(min(fitting)))
-        return fit if self._limit is None else min(fit, self._limit)
+        return int(min(max(1, min(fitting)), self._most))
 
-    def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
-        """Carry out all runs; closing the iterator stops those in flight."""
+    def _open(self) -> Board:
+        """On this very node, as long as the sweep lives."""
+        from ray.util.queue import Queue
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         ray = _import_ray()
-        waiting, losses = deque(specs), Counter[RunSpec]()
-        data = {name: ray.put(dataset) for name, dataset in self._datasets.items()}
-        board = _make_board(ray)
-        task = ray.remote(_carry_out).options(
+        self._data = {name: ray.put(dataset) for name, dataset in self._datasets.items()}
+        self._task = ray.remote(_work).options(
             num_cpus=self._execution.threads, num_gpus=self._gpus, max_retries=0
         )
-        flights: dict[Any, RunSpec] = {}
+        self._flights: dict[Future[Any], Any] = {}
+        node = ray.get_runtime_context().get_node_id()
+        here = NodeAffinitySchedulingStrategy(node, soft=False)
+        self._board = Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
+        board: Board = self._board
+        return board
+
+    def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
+        folder, data = self._store.checkpoint_dir(spec), self._data[spec.dataset]
+        reference = self._task.remote(
+            spec, self._settings, data, folder, self._execution, self._board
+        )
+        future: Future[Finished | Broken] = reference.future()
+        self._flights[future] = reference
+        return future
+
+    def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Finished | Lost | Broken:
+        del self._flights[flight]
         try:
-            while waiting or flights:
-                while waiting and (self._limit is None or len(flights) < self._limit):
-                    spec = waiting.popleft()
-                    folder = self._store.checkpoint_dir(spec)
-                    arguments = (spec, self._settings, data[spec.dataset], folder, self._execution)
-                    flights[task.remote(*arguments, board)] = spec
-                done, _ = ray.wait(list(flights), num_returns=1, timeout=_POLL_SECONDS)
-                news, in_flight = board.get_nowait_batch(board.qsize()), set(flights.values())
-                # Late news of runs that are over are of no use.
-                yield from (event for event in news if event.spec in in_flight)
-                for reference in done:
-                    event = _result(ray, reference, flights.pop(reference), losses)
-                    if isinstance(event, Lost):
-                        waiting.append(event.spec)
-                    yield event
-        finally:
-            for reference in flights:
-                ray.cancel(reference, force=True)
-            board.shutdown(force=True)
-            if not self._leave_running:
-                ray.shutdown()
+            return flight.result()
+        except _import_ray().exceptions.RayError as error:  # its worker or node is gone
+            return Lost(spec, f"{type(error).__name__} on the cluster")
+
+    def _close(self) -> None:
+        ray = _import_ray()
+        for reference in self._flights.values():
+            ray.cancel(reference, force=True)
+        self._board.shutdown(force=True)
+        if not self._leave_running:
+            ray.shutdown()
 
 
 def _import_ray() -> Any:
@@ -115,35 +120,16 @@ def _import_ray() -> Any:
     return ray
 
 
-def _carry_out(
+def _work(
     spec: RunSpec,
     settings: Settings,
     dataset: Dataset,
     checkpoint_dir: Path,
     execution: Execution,
     board: Any,
-) -> Finished:
+) -> Finished | Broken:
     """One run, on a node of the cluster."""
     where = f"node {_import_ray().get_runtime_context().get_node_id()[:8]}"
     # Not board.put, which waits: Ray takes a run's CPU for another one while it waits.
     post = board.actor.put_nowait.remote
     return carry_out(spec, settings, dataset, checkpoint_dir, execution, where, post)
-
-
-def _make_board(ray: Any) -> Any:
-    """Where runs in flight pin up their progress: on this very node, as long as the sweep lives."""
-    from ray.util.queue import Queue
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-    return Queue(actor_options={"num_cpus": 0, "scheduling_strategy": here})
-
-
-def _result(ray: Any, reference: Any, spec: RunSpec, losses: Counter[RunSpec]) -> Event:
-    try:
-        finished: Finished = ray.get(reference)
-    except ray.exceptions.RayTaskError as error:  # raised by the run itself
-        return Broken(spec, f"{type(error.cause).__name__}: {error.cause}")
-    except ray.exceptions.RayError as error:  # its worker or node is gone
-        return count_loss(losses, spec, f"{type(error).__name__} on the cluster")
-    return finished
