@@ -12,6 +12,8 @@ import torch
 
 from deepwishart.training.distributed import Parallel
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("distributed_run.py")
 ROOT = SCRIPT.parents[2]
 CASES, RUN = (runpy.run_path(str(SCRIPT))[name] for name in ("CASES", "run"))

@@ -11,6 +11,8 @@ import pytest
 
 from deepwishart.training import CheckpointStore
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).with_name("resumable_run.py")
 RUN = runpy.run_path(str(SCRIPT))["run"]
 
