@@ -25,6 +25,8 @@ from deepwishart.reproduction.sweeps.engines.events import (
     Stepped,
 )
 
+pytestmark = pytest.mark.slow
+
 SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4)]
 SETTINGS = Settings(num_inducing=6, max_iter=60, elbo_samples=20, test_samples=5)
 
