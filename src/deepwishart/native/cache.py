@@ -24,7 +24,7 @@ from deepwishart.native.processor import flags
 
 __all__ = ["CacheRefused", "find_or_compile"]
 
-_ARCHITECTURE = "native"
+_ARCHITECTURE = os.environ.get("DEEPWISHART_ARCHITECTURE", "native")  # a name of -march
 _SECONDS_OF_A_DAY = 86_400
 _log = logging.getLogger("deepwishart")
 
