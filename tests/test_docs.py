@@ -95,7 +95,9 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 def test_numbers_of_the_readme_are_those_of_the_report() -> None:
     """Of the three data sets on the first screen, and of our row among other methods."""
-    bounds, likelihoods = read("results/report/report.md").partition("\n## Test log likelihood")[::2]
+    bounds, likelihoods = read("results/report/report.md").partition("\n## Test log likelihood")[
+        ::2
+    ]
     rows = re.findall(r"(?m)^\| (yacht|boston|energy) \| (.*) \|$", read("README.md"))
     assert len(rows) == 3
     page = read("docs/other_methods.rst")

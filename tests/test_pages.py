@@ -85,9 +85,7 @@ def test_choosing() -> None:
 def test_classification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With fewer steps than the page takes."""
     monkeypatch.chdir(tmp_path)
-    names = run_page(
-        "docs/classification.rst", DeepKernelClassifier="max_iter=20, n_inducing=10, "
-    )
+    names = run_page("docs/classification.rst", DeepKernelClassifier="max_iter=20, n_inducing=10, ")
     assert names["classifier"].score(names["X_test"], names["y_test"]) > 0.85
     assert (tmp_path / "tumours" / "config.json").exists()
 
