@@ -36,6 +36,7 @@ from deepwishart.benchmark import environment
 from deepwishart.datasets import load
 from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.model import DeepKernelProcess
+from deepwishart.numerics.gaussian import formed
 from deepwishart.random import RowRandomness
 from deepwishart.reproduction.published import published
 from deepwishart.start import build
@@ -140,7 +141,7 @@ def pseudo_observe(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
     for begin in range(0, len(X), 1000):
         part = slice(begin, begin + 1000)
         rows = sample.last_rows(X[part], rows_random)
-        cross = layer.covariance.kernel.cross(inducing, rows) * layer.covariance.variance
+        cross = formed(layer.covariance.rows(inducing, rows)[0])
         precision = precision + cross @ cross.mT
         products = products + cross @ y[part]
     inner = torch.linalg.solve(kernel, products).mean(0) / noise

@@ -143,7 +143,7 @@ def _integrated(
 ) -> Tensor:
     r""":math:`\sum_d \log \mathcal N(y_d; 0, K_{tt} + \sigma_d^2 I)`."""
     rows = sample.last_rows(X, random, joint=True)
-    kernel = sample.model.output.covariance.all_rows(rows).unsqueeze(-3)
+    kernel = sample.model.output.priors[0].kernel.square(rows).unsqueeze(-3)
     eye = torch.eye(len(X), dtype=y.dtype, device=y.device)
     marginal = kernel + likelihood.noise[:, None, None] * eye
     lower = linalg.cholesky(marginal, what="the marginal covariance of y")

@@ -6,14 +6,22 @@ import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from deepwishart._support.arguments import tensor
-from deepwishart.layers import Inducing, Layer, LayerSample, OutputLayer, OutputSample, Rows
+from deepwishart.layers import (
+    GramRows,
+    Inducing,
+    Layer,
+    LayerSample,
+    OutputLayer,
+    OutputSample,
+    Rows,
+)
 from deepwishart.layers.output import Summary, add_summaries
 from deepwishart.likelihoods import Likelihood
 from deepwishart.posterior import FunctionSamples, Posterior
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeepKernelProcess", "ProcessSample"]
 
+Points = TypeVar("Points", Inducing, Rows)
 _CHUNK_ELEMENTS = 2**24  # of the samples x inducing points x rows blocks of all layers together
 
 
@@ -44,6 +53,7 @@ class DeepKernelProcess(nn.Module):
             layer has its own (``dsvi``).
         num_features: number of input columns :math:`\nu_0`.
         num_inducing: number of inducing points, where layers have their own.
+        joins_inputs: whether layers above the first see the inputs beside the layer below.
         spec: what made the model.
 
     >>> import deepwishart as dw
@@ -68,10 +78,12 @@ class DeepKernelProcess(nn.Module):
         inducing_inputs: Tensor | None,
         num_features: int,
         num_inducing: int | None = None,
+        joins_inputs: bool = False,
         spec: ModelSpec | None = None,
     ) -> None:
         super().__init__()
         self.spec = spec
+        self.joins_inputs = joins_inputs
         if output.width != likelihood.num_latents:
             raise ValueError(
                 f"The output layer has {output.width} columns, but {type(likelihood).__name__} "
@@ -166,6 +178,16 @@ class DeepKernelProcess(nn.Module):
             return torch.empty(0, self.num_features, dtype=self.dtype, device=self.device)
         return self.scale_inputs(self.inducing_inputs)
 
+    def join(self, latents: Points, inputs: Tensor | GramRows) -> Points | Tensor:
+        """What the layer above sees of some points: a layer there, and where
+        :attr:`joins_inputs` the inputs beside it, ``(..., N, width + num_features)``."""
+        if not self.joins_inputs:
+            return latents
+        if not (isinstance(latents, Tensor) and isinstance(inputs, Tensor)):
+            raise TypeError("Inputs can be joined to features, and not to a Gram matrix.")
+        inputs = inputs.expand(*latents.shape[:-1], -1)
+        return torch.cat([latents, inputs], dim=-1)
+
     def randomness(self, num_samples: int, generator: torch.Generator | None = None) -> Randomness:
         """Randomness for this model's dtype and device."""
         return Randomness(num_samples, generator, self.dtype, self.device)
@@ -178,17 +200,24 @@ class DeepKernelProcess(nn.Module):
             integrate: integrate out what can be, see :meth:`deepwishart.layers.Layer.sample`.
         """
         layers = tuple(self.sample_hidden(random, integrate=integrate))
-        inducing = layers[-1].inducing if layers else self.first_inducing()
+        first = self.first_inducing()
+        inducing = self.join(layers[-1].inducing, first) if layers else first
         output = self.output.sample(inducing, random, integrate=integrate)
         return ProcessSample(self, layers, output, random.num_samples)
 
     def sample_hidden(self, random: Randomness, *, integrate: bool = True) -> Iterator[LayerSample]:
-        """The hidden layers' part of :meth:`sample`, one by one."""
+        """The hidden layers' part of :meth:`sample`, one by one.
+
+        A layer that integrates its inducing variables out does so row by row, which is a bound only
+        where rows are independent given the layers. An output layer that sums over all rows ties
+        them together, so variables are drawn then.
+        """
+        integrate = integrate and not self.output.needs_rows
         inducing: Inducing = self.first_inducing()
         for layer in self.hidden:
             sample = layer.sample(inducing, random, integrate=integrate)
             yield sample
-            inducing = sample.inducing
+            inducing = self.join(sample.inducing, self.first_inducing())
 
     def remember(self, X: Tensor, y: Tensor) -> None:
         """Keep the rows that predictions condition on, where the output layer needs them."""
@@ -290,16 +319,22 @@ class ProcessSample:
             random: their randomness.
             joint: sample rows with their full covariance; the cost is cubic in N.
         """
-        rows: Rows = self.model.scale_inputs(X)
+        inputs = self.model.scale_inputs(X)
+        rows: Rows = inputs
         yield rows
         for index, layer in enumerate(self.layers):
-            rows = layer.rows(rows, random.at(index), joint)
-            yield rows
+            latents = layer.rows(rows, random.at(index), joint)
+            yield latents
+            rows = self.model.join(latents, inputs)
 
     def last_rows(self, X: Tensor, random: RowRandomness, joint: bool = False) -> Rows:
         """The rows as they enter the output layer."""
-        *_, rows = self.walk(X, random, joint)
-        return rows
+        return self.entering_output(list(self.walk(X, random, joint)))
+
+    def entering_output(self, walk: Sequence[Rows]) -> Rows:
+        """The rows as they enter the output layer, from all that :meth:`walk` gave."""
+        inputs, *latents = walk
+        return self.model.join(latents[-1], inputs) if latents else inputs
 
     def summarise(
         self,

@@ -97,6 +97,11 @@ class Posterior:
         return cls(sample, function, random.rows(shared=True))
 
     @property
+    def model(self) -> DeepKernelProcess:
+        """What was sampled."""
+        return self.sample.model
+
+    @property
     def num_samples(self) -> int:
         """Number of samples S."""
         return self.sample.num_samples
@@ -115,9 +120,9 @@ class Posterior:
         it is the logarithm of the exposure.
         """
         _refuse_empty(X)
-        model = self.sample.model
-        nodes = model.likelihood.num_nodes * model.likelihood.num_latents
-        largest = self.num_samples * max(model.num_inducing, nodes)
+        likelihood = self.model.likelihood
+        nodes = likelihood.num_nodes * likelihood.num_latents
+        largest = self.num_samples * max(self.model.num_inducing, nodes)
         return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest), offset=offset)
 
     @torch.no_grad()
@@ -128,7 +133,8 @@ class Posterior:
             self.num_samples, self.random.seed, self.random.dtype, self.random.device
         )
         _, *layers = walk = list(self.sample.walk(X, random, joint=True))
-        functions = self.function.rows(walk[-1], random.at(len(layers)), joint=True)
+        last = self.sample.entering_output(walk)
+        functions = self.function.rows(last, random.at(len(layers)), joint=True)
         latents = [rows.own if isinstance(rows, GramRows) else rows for rows in layers]
         shape = (self.num_samples, *functions.shape[-2:])
         return FunctionSamples(functions.expand(shape), latents)

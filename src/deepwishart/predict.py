@@ -16,6 +16,7 @@ from deepwishart.likelihoods.counts import CountLikelihood, Counts
 
 if TYPE_CHECKING:
     from deepwishart.posterior import Posterior
+    from deepwishart.prior import Prior
 
 __all__ = ["Predictive"]
 
@@ -55,7 +56,12 @@ class Predictive:
     """
 
     def __init__(
-        self, posterior: Posterior, X: Tensor, *, chunk_rows: int, offset: Tensor | None = None
+        self,
+        posterior: Posterior | Prior,
+        X: Tensor,
+        *,
+        chunk_rows: int,
+        offset: Tensor | None = None,
     ) -> None:
         self._posterior = posterior
         self._X = X
@@ -73,7 +79,7 @@ class Predictive:
     @property
     def likelihood(self) -> Likelihood:
         """How targets arise from the latent functions."""
-        return self._posterior.sample.model.likelihood
+        return self._posterior.model.likelihood
 
     @property
     def gaussian(self) -> bool:

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from deepwishart._support.arguments import whole_number
 from deepwishart.distributions import GramDistribution, MatrixNormal
+from deepwishart.kernels import GramInducing, Points
+from deepwishart.layers import Layer
+from deepwishart.layers.gaussian import GaussianPrior
 
 if TYPE_CHECKING:
     from deepwishart.model import DeepKernelProcess
@@ -47,24 +50,29 @@ def sample_prior(
     (torch.Size([4, 6, 6]), torch.Size([4, 6, 1]))
     """
     whole_number("num_samples", num_samples)
-    kernels = [layer.kernel for layer in (*model.layers, model.output)]
-    kernel_matrix = kernels[0].square(model.scale_inputs(model.check_inputs(X)))
-    kernel_matrix = kernel_matrix.expand(num_samples, -1, -1)
+    inputs = model.scale_inputs(model.check_inputs(X)).expand(num_samples, -1, -1)
+    points: Points = inputs
     grams = []
-    for layer, following in zip(model.hidden, kernels[1:], strict=True):
-        law = layer.prior(kernel_matrix)
-        if isinstance(law, MatrixNormal):
-            features = law.rsample(generator=generator)
-            grams.append(features @ features.mT)
-            kernel_matrix = following.square(features)
-        elif isinstance(law, GramDistribution):
+    for layer in model.hidden:
+        law = _law(layer, points)
+        if isinstance(law, GramDistribution) and not model.joins_inputs:
             grams.append(law.rsample(generator=generator))
-            kernel_matrix = following.square_from_gram(grams[-1])
-        else:
-            raise TypeError(f"{layer.name} has a prior over neither features nor Gram matrices.")
-    law = model.output.prior(kernel_matrix)
-    assert isinstance(law, MatrixNormal)
-    return PriorSample(grams, law.rsample(generator=generator))
+            points = GramInducing(grams[-1])
+            continue
+        # Inputs are joined to features: those of a Gram matrix may be any root of it.
+        root = law.rsample if isinstance(law, MatrixNormal) else law.rsample_root
+        features = root(generator=generator)
+        grams.append(features @ features.mT)
+        points = model.join(features, inputs)
+    laws = [_law(prior, points) for prior in model.output.priors]
+    return PriorSample(grams, torch.cat([law.rsample(generator=generator) for law in laws], dim=-1))
+
+
+def _law(layer: Layer | GaussianPrior, points: Points) -> MatrixNormal | GramDistribution:
+    law = layer.prior(layer.kernel.square(points))
+    if not isinstance(law, MatrixNormal | GramDistribution):
+        raise TypeError(f"{layer.name} has a prior over neither features nor Gram matrices.")
+    return law
 
 
 @dataclass(frozen=True)
@@ -91,21 +99,15 @@ class Prior:
     num_samples: int
     seed: int = 0
 
-    @property
-    def sample(self) -> Prior:
-        """Itself: that which has a ``model``."""
-        return self
-
     @torch.no_grad()
     def latents(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the latent functions at ``X``, ``(S, N, num_latents)`` each."""
         norms = self.model.scale_inputs(X).square().sum(-1).expand(self.num_samples, -1)
         if self.model.depth > 1:
             norms = torch.stack([self._last_norms(row) for row in X.split(1)], dim=1)
-        output = self.model.output
         variances = [
-            part.kernel.on_diagonal(norms).expand_as(norms).unsqueeze(-1).expand(-1, -1, part.width)
-            for part in getattr(output, "parts", [output])
+            prior.kernel.on_diagonal(norms).unsqueeze(-1).expand(-1, -1, prior.width)
+            for prior in self.model.output.priors
         ]
         variance = torch.cat(variances, dim=-1)
         return torch.zeros_like(variance), variance

@@ -15,6 +15,7 @@ from deepwishart._support.arguments import number, shown, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
 from deepwishart.layers import (
+    AnchoredLayer,
     CollapsedOutputLayer,
     DoublyStochasticLayer,
     DoublyStochasticOutputLayer,
@@ -26,7 +27,8 @@ from deepwishart.layers import (
     StackedOutputLayer,
     WishartLayer,
 )
-from deepwishart.layers.wishart import POSTERIORS
+from deepwishart.layers.output import BOUNDS
+from deepwishart.layers.wishart import POSTERIORS as MIXINGS
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics import linalg
@@ -35,12 +37,16 @@ __all__ = ["CHOICES", "OUTPUTS", "PROCESSES", "ModelSpec"]
 
 PROCESSES = ("dwp", "dgp", "dsvi", "diwp")
 OUTPUTS = ("inducing", "collapsed")
+INPUTS = ("first", "all")
+POSTERIORS = (*MIXINGS, "anchored")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 #: Allowed values of the choices by name.
 CHOICES: dict[str, tuple[str, ...]] = {
     "process": PROCESSES,
     "output": OUTPUTS,
     "posterior": POSTERIORS,
+    "bound": BOUNDS,
+    "inputs": INPUTS,
     "dtype": tuple(DTYPES),
     "kernel": kernels.names(),
     "likelihood": tuple(likelihoods.NAMES),
@@ -72,10 +78,14 @@ class ModelSpec:
         num_inducing: number of inducing points P.
         kernel: a name, a kernel to copy for each layer, or one of these for each layer.
         ard: a lengthscale for each input in the first layer of kernels by name.
+        inputs: ``"first"``: only the first layer sees the inputs, as in the paper; ``"all"``: every
+            layer does, :math:`K_\ell = k_G(G_{\ell-1}) \odot k_X(X)`, which is another prior.
         likelihood: a name, or a likelihood to copy.
         likelihood_options: arguments of a likelihood by name.
         output: ``"inducing"`` or ``"collapsed"``.
         posterior: family of the posterior of a ``dwp`` layer.
+        bound: ``"titsias2009"``, the paper's, or ``"tight"``
+            (:mod:`deepwishart.layers.collapsed_output`).
         mixing: initial weight :math:`q` of the learned scale :math:`V V^\top` in the posterior of a
             ``dwp`` layer; with 0 there is none.
         linear_mean: give ``dsvi`` hidden layers a linear mean function.
@@ -101,13 +111,19 @@ class ModelSpec:
         "squared_exponential", f"One of {', '.join(kernels.names())}."
     )
     ard: bool = choice(True, "A lengthscale for each input in the first layer, or one for all.")
+    inputs: str = choice(
+        "first", "Which layers see the inputs: the first, or all, beside the layer below them."
+    )
     likelihood: str | Likelihood = choice("gaussian", "How targets scatter.")
     likelihood_options: Mapping[str, Any] = field(default_factory=dict)
     output: str = choice(
         "inducing", "collapsed (all rows at every step) or inducing (for minibatches)."
     )
     posterior: str = choice(
-        "bartlett", "Posterior of a dwp layer: bartlett, rows, columns or rows_columns."
+        "bartlett", "Posterior of a dwp layer: bartlett, rows, columns, rows_columns or anchored."
+    )
+    bound: str = choice(
+        "titsias2009", "titsias2009 (the paper's) or tight (what is unexplained, as a logarithm)."
     )
     mixing: float = choice(0.0, "Initial weight of the learned scale of a dwp layer.")
     linear_mean: bool = choice(False, "Linear mean functions in the hidden layers of dsvi.")
@@ -117,7 +133,7 @@ class ModelSpec:
     def __post_init__(self) -> None:
         for name in ("num_features", "num_outputs", "depth", "num_inducing"):
             self._set(name, whole_number(name, getattr(self, name)))
-        for name in ("process", "output", "posterior", "dtype"):
+        for name in ("process", "output", "inputs", "posterior", "bound", "dtype"):
             check_choice(name, getattr(self, name), CHOICES[name])
         if self.width is not None:
             widths = [whole_number("width", each) for each in _several(self.width)]
@@ -135,6 +151,11 @@ class ModelSpec:
             self._set("mixing", number("mixing", self.mixing, high=1.0))
         if self.jitter is not None:
             self._set("jitter", number("jitter", self.jitter))
+        if self.inputs == "all" and self.process == "diwp":
+            raise ValueError(
+                "inputs='all' joins inputs to features, and the layers of 'diwp' have none; use "
+                "'dwp', 'dgp' or 'dsvi'."
+            )
         if self.linear_mean and self.process != "dsvi":
             raise ValueError(
                 f"linear_mean=True is for 'dsvi' only: a {self.process} with a mean function would "
@@ -192,14 +213,19 @@ class ModelSpec:
             inducing_inputs=None if all(own) else points,
             num_features=self.num_features,
             num_inducing=self.num_inducing,
+            joins_inputs=self.inputs == "all",
             spec=self,
         )
 
     def make_kernel(self, index: int) -> Kernel:
-        """ARD in the first layer, where features exist; isotropic after it."""
-        features = self.num_features if index == 0 and self.ard else None
+        """ARD in the first layer, where features exist; isotropic on the layer below after it."""
+        options: dict[str, Any] = {"dtype": self.torch_dtype}
+        if index == 0 and self.ard:
+            options["num_features"] = self.num_features
+        if index and self.inputs == "all":
+            options["num_inputs"] = self.num_features
         kernel = _per_layer("kernel", _several(self.kernel), self.depth)[index]
-        return kernels.make(kernel, num_features=features, dtype=self.torch_dtype)
+        return kernels.make(kernel, **options)
 
     def make_likelihood(self) -> Likelihood:
         """How targets arise, in the model's precision."""
@@ -242,7 +268,8 @@ class ModelSpec:
 
     def _points(self, index: int) -> torch.Tensor:
         """Inducing points of a layer that has its own."""
-        columns = self.widths[index - 1] if index else self.num_features
+        columns = self.widths[index - 1] if index else 0
+        columns += self.num_features if not index or self.inputs == "all" else 0
         return torch.zeros(self.num_inducing, columns, dtype=self.torch_dtype)
 
     def _make_output(self, likelihood: Likelihood, own: torch.Tensor | None) -> OutputLayer:
@@ -253,11 +280,16 @@ class ModelSpec:
             kernel = self.make_kernel(self.depth - 1)
             if self.output == "collapsed":
                 return CollapsedOutputLayer(
-                    kernel, columns, inducing_inputs=own, jitter=self.output_jitter
+                    kernel,
+                    columns,
+                    inducing_inputs=own,
+                    bound=self.bound,
+                    jitter=self.output_jitter,
                 )
             name = "the output layer" if len(groups) == 1 else f"part {number_} of the output layer"
             zero = torch.zeros(self.num_inducing, columns, dtype=self.torch_dtype)
-            options: dict[str, Any] = {"name": name, "jitter": self.plain_jitter}
+            options: dict[str, Any] = {"name": name, "bound": self.bound}
+            options["jitter"] = self.plain_jitter
             if own is None:
                 parts.append(GPOutputLayer(kernel, zero, **options))
             else:
@@ -273,15 +305,11 @@ class ModelSpec:
 
 
 def _wishart(spec: ModelSpec, index: int) -> Layer:
-    return WishartLayer(
-        spec.make_kernel(index),
-        spec.widths[index],
-        spec.num_inducing,
-        posterior=spec.posterior,
-        initial_mixing=spec.mixing,
-        dtype=spec.torch_dtype,
-        **spec._common(index),
-    )
+    sizes = spec.make_kernel(index), spec.widths[index], spec.num_inducing
+    options = {"dtype": spec.torch_dtype, **spec._common(index)}
+    if spec.posterior == "anchored":
+        return AnchoredLayer(*sizes, **options)
+    return WishartLayer(*sizes, posterior=spec.posterior, initial_mixing=spec.mixing, **options)
 
 
 def _global_inducing(spec: ModelSpec, index: int) -> Layer:

@@ -59,6 +59,8 @@ def build(
     start: str = "inputs",
     jitter: float | None = None,
     linear_mean: bool = False,
+    bound: str = "titsias2009",
+    inputs: str = "first",
 ) -> DeepKernelProcess:
     r"""A model of the given process, initialised from data.
 
@@ -96,13 +98,19 @@ def build(
             the paper's experiments start from about 0.018, and with 0 there is no such scale.
         posterior: family of the posterior of a ``dwp`` layer: ``"bartlett"`` (the paper's), or with
             mixed ``"rows"``, ``"columns"`` or ``"rows_columns"``
-            (:class:`deepwishart.layers.WishartLayer`).
+            (:class:`deepwishart.layers.WishartLayer`), or ``"anchored"``, which holds features
+            where they were observed (:class:`deepwishart.layers.AnchoredLayer`).
         start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
             to the ``"prior"``, as if noise had been observed. Deep GPs of three or more layers
             that were trained for long ended higher from there on two data sets of three, with a
             lower learning rate (docs, "What we found").
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
+        bound: ``"titsias2009"``, the bound of the paper's tables, or ``"tight"``, which is never
+            below it for the same parameters (:mod:`deepwishart.layers.collapsed_output`).
+        inputs: ``"first"``: only the first layer sees the inputs, as in the paper; ``"all"``: every
+            layer does, :math:`K_\ell = k_G(G_{\ell-1}) \odot k_X(X)`. This is another prior, and
+            every depth then contains the Gaussian process of one layer. Not for ``"diwp"``.
 
     >>> X, y = torch.randn(30, 3), torch.randn(30)
     >>> build("dwp", X, y, depth=3, num_inducing=10).depth
@@ -132,6 +140,8 @@ def build(
         posterior=posterior,
         mixing=mixing,
         linear_mean=linear_mean,
+        bound=bound,
+        inputs=inputs,
         jitter=jitter,
         dtype="float64" if dtype == torch.float64 else "float32",
     )
@@ -208,6 +218,7 @@ def _start_layers(
                 f"{layer.name} cannot start from {len(first)} inducing points with "
                 f"{first.shape[1]} features, at {width} columns of its own: {error}"
             ) from error
+        inducing = model.join(inducing, first)
     return inducing
 
 

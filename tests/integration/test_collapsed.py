@@ -10,6 +10,11 @@ from gpytorch.kernels import InducingPointKernel, RBFKernel, ScaleKernel
 
 import deepwishart as dw
 from deepwishart import native
+from deepwishart.kernels import SquaredExponential
+from deepwishart.layers import CollapsedOutputLayer, DoublyStochasticLayer
+from deepwishart.likelihoods import Gaussian
+from deepwishart.model import DeepKernelProcess, ProcessSample
+from deepwishart.numerics.gaussian import formed
 
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
 NOISE, HEIGHT, LENGTHSCALES = 0.05, 1.7, (0.8, 1.4)
@@ -155,7 +160,7 @@ def optimal_pseudo_observations(collapsed, inducing, X, y):
     with torch.no_grad():
         points = collapsed.first_inducing()
         K_ii = collapsed.output.covariance.inducing(points)
-        K_it = collapsed.output.kernel.cross(points, collapsed.scale_inputs(X))
+        K_it = formed(collapsed.output.kernel.cross(points, collapsed.scale_inputs(X)))
         weights = torch.linalg.solve(K_ii, K_it)
         precision = weights @ weights.mT / NOISE
         values, vectors = torch.linalg.eigh(precision)
@@ -197,7 +202,9 @@ def test_it_is_never_below_the_inducing_layer_s_bound(process, trained):
     for model in (inducing, collapsed):
         random = model.randomness(50, torch.Generator().manual_seed(4))
         with torch.no_grad():
-            sample = model.sample(random)
+            layers = tuple(model.sample_hidden(random, integrate=False))
+            output = model.output.sample(layers[-1].inducing, random)
+            sample = ProcessSample(model, layers, output, 50)
             summary = sample.summarise(X, y, random.rows())
             data_term = sample.output.data_term(summary, model.likelihood)
         data_terms.append(data_term + sample.output.log_ratio)
@@ -267,3 +274,28 @@ def test_with_joint_rows_it_is_a_bound_on_the_evidence(process):
     error = (bounds.var() / 40 + evidence.var() / 40).sqrt()
     assert error < 0.01
     assert bounds.mean() < evidence.mean() - 3 * error
+
+
+def test_rows_that_share_their_inducing_variables_are_no_independent_evidence():
+    """Eight rows at the one inducing point of a hidden layer whose q is its prior: all rows are
+    equal there, so the evidence is that of a constant with noise. Rows drawn one by one would
+    each have an inducing variable of its own, and eight values to fit eight targets with."""
+    kernel = {"dtype": torch.float64}
+    hidden = DoublyStochasticLayer(SquaredExponential(**kernel), torch.zeros(1, 1).double(), 1)
+    points = torch.linspace(-2, 2, 8, dtype=torch.float64)[:, None]
+    model = DeepKernelProcess(
+        "custom",
+        [hidden],
+        CollapsedOutputLayer(SquaredExponential(**kernel), 1, inducing_inputs=points),
+        Gaussian(1, noise=0.01),
+        inducing_inputs=None,
+        num_features=1,
+        num_inducing=1,
+    )
+    X, y = torch.zeros(8, 1, dtype=torch.float64), points
+    covariance = torch.ones(8, 8, dtype=torch.float64) + 0.01 * torch.eye(8, dtype=torch.float64)
+    evidence = torch.distributions.MultivariateNormal(y.new_zeros(8), covariance)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        bound = dw.elbo(model, X, y, num_data=8, num_samples=1_000, generator=generator)
+    assert 8 * float(bound) <= float(evidence.log_prob(y[:, 0])) + 1e-3

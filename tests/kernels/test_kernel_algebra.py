@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from deepwishart.kernels import (
+    GramInducing,
+    GramRows,
     Kernel,
     Linear,
     Matern12,
@@ -17,6 +19,7 @@ from deepwishart.kernels import (
     SquaredExponential,
     Sum,
 )
+from deepwishart.numerics.gaussian import formed
 
 F64 = torch.float64
 
@@ -38,14 +41,14 @@ def test_operators_act_entry_by_entry(
     kernel: Kernel = combine(first, second)
     assert type(kernel) is kind
     x, y = points
-    gram, norms = x @ x.mT, [t.square().sum(-1) for t in points]
+    inducing, rows = GramInducing(x @ x.mT), GramRows(x @ y.mT, y.square().sum(-1))
     for form in (
         lambda k: k.square(x),
-        lambda k: k.cross(x, y),
+        lambda k: formed(k.cross(x, y)),
         lambda k: k.diagonal(x),
-        lambda k: k.square_from_gram(gram),
-        lambda k: k.cross_from_gram(norms[0], x @ y.mT, norms[1]),
-        lambda k: k.diagonal_from_gram(norms[1]),
+        lambda k: k.square(inducing),
+        lambda k: k.cross(inducing, rows),
+        lambda k: k.diagonal(rows),
     ):
         expected = combine(form(first), form(second))
         torch.testing.assert_close(form(kernel), expected, rtol=1e-13, atol=1e-14)

@@ -1,6 +1,7 @@
 """Every kernel fulfils the contract, and the contract notices kernels that do not."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from deepwishart import kernels
 from deepwishart.kernels import (
     ArcCosine,
+    GramInducing,
     Kernel,
     Linear,
     Matern12,
@@ -21,6 +23,7 @@ from deepwishart.kernels import (
 from deepwishart.kernels.elementary import squared_distance
 from deepwishart.testing import check_kernel
 
+STATIONARY = [name for name in kernels.names() if isinstance(kernels.make(name), Stationary)]
 KERNELS = {
     **{name: kernels.make(name) for name in kernels.names()},
     **{f"{name}, 4 features": kernels.make(name, num_features=4) for name in kernels.names()},
@@ -33,6 +36,7 @@ KERNELS = {
     "product": Matern32(lengthscale=2.0) * ArcCosine(),
     "scale": 2.0 * Matern52(),
     "nested": 0.5 * (Matern12() + Linear() * Linear()) * RationalQuadratic(),
+    **{f"{name}, 2 inputs": kernels.make(name, num_inputs=2) for name in STATIONARY},
     "partly ARD": SquaredExponential(num_features=4) + 3.0 * Matern12() * Linear(num_features=4),
 }
 
@@ -61,11 +65,23 @@ class _Asymmetric(_Broken):
 
 
 class _AsymmetricSquare(_Broken):
-    def square(self, features: Tensor) -> Tensor:
-        return super().square(features) + 1e-12 * torch.ones(len(features), len(features)).triu(1)
+    def square(self, points: Any, **options: float) -> Tensor:
+        return super().square(points, **options) + 1e-12 * torch.ones(
+            len(points), len(points)
+        ).triu(1)
 
 
 class _WrongDiagonal(_Broken):
+    def diagonal(self, points: Any, **options: float) -> Tensor:
+        return 1.001 * super().diagonal(points, **options)
+
+
+class _JitterUnasked(_Broken):
+    def square(self, points: Any, **options: float) -> Tensor:
+        return super().square(points, **options) + 1e-12 * torch.eye(points.shape[-2])
+
+
+class _WrongOnDiagonal(_Broken):
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
         return 1.001 * super().on_diagonal(g_xx)
 
@@ -76,42 +92,41 @@ class _NegativeEigenvalues(_Broken):
 
 
 class _Downcast(_Broken):
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        return super().cross(first, second).float()
+    def cross(self, first: Any, second: Any, **options: float) -> Any:
+        return super().cross(first, second, **options).float()
 
 
 class _Random(_Broken):
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        value = super().cross(first, second)
+    def cross(self, first: Any, second: Any, **options: float) -> Any:
+        value = super().cross(first, second, **options)
         return value + 1e-13 * torch.rand_like(value)
 
 
-class _OtherCross(_Broken):
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        # Right on the diagonal and symmetric, and yet another kernel than square.
-        return super().cross(1.01 * first, 1.01 * second)
+class _OtherSquare(_Broken):
+    def square(self, points: Any, **options: float) -> Tensor:
+        # Right on the diagonal and symmetric, and yet another kernel than cross.
+        return super().square(1.01 * points, **options)
 
 
 class _LooksAtItsNeighbours(_Broken):
-    def square(self, features: Tensor) -> Tensor:
-        return super().square(features * (1 + 0.01 * (features.dim() - 2)))
+    def square(self, points: Any, **options: float) -> Tensor:
+        return super().square(points * (1 + 0.01 * (points.dim() - 2)), **options)
 
 
 class _JitterOnTheWhole(_Broken):
-    def jittered_square(
-        self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
-    ) -> Tensor:
-        return self.square(features) * variance + jitter
+    def square(self, points: Any, *, jitter: float = 0.0, variance: float = 1.0) -> Tensor:
+        return super().square(points, variance=variance) + jitter
 
 
 class _ForgetsTheVariance(_Broken):
-    def lazy_cross(self, first: Tensor, second: Tensor, variance: float = 1.0) -> Tensor:
-        return self.cross(first, second)
+    def cross(self, first: Any, second: Any, *, variance: float = 1.0) -> Any:
+        return super().cross(first, second)
 
 
 class _OtherGramForm(_Broken):
-    def square_from_gram(self, gram: Tensor) -> Tensor:
-        return super().square_from_gram(1.01 * gram)
+    def cross(self, first: Any, second: Any, **options: float) -> Any:
+        factor = 1.01 if isinstance(first, GramInducing) else 1.0
+        return super().cross(first, second, **options) * factor
 
 
 class _NoGradient(_Broken):
@@ -142,15 +157,17 @@ class _ForgetsItsFeatures(_Broken):
     [
         (_Asymmetric(), "k\\(x, y\\) and k\\(y, x\\) differ"),
         (_AsymmetricSquare(), "square is not exactly symmetric"),
-        (_WrongDiagonal(), "the diagonal of square is not exactly diagonal"),
+        (_WrongDiagonal(), "diagonal is not what cross has for a point with itself"),
+        (_JitterUnasked(), "the diagonal of square is not exactly diagonal"),
+        (_WrongOnDiagonal(), "square of features and of their Gram matrix differ"),
         (_NegativeEigenvalues(), "not positive semi-definite"),
         (_Downcast(), "cross turns torch.float64 into torch.float32"),
-        (_Random(), "cross gives two answers to one question"),
-        (_OtherCross(), "cross is not a block of square"),
+        (_Random(), "gives two answers to one question"),
+        (_OtherSquare(), "cross is not a block of square"),
         (_LooksAtItsNeighbours(), "square depends on the rest of the batch"),
-        (_JitterOnTheWhole(), "jittered_square is not variance times square"),
-        (_ForgetsTheVariance(), "lazy_cross is not variance times cross"),
-        (_OtherGramForm(), "the ii block from features and from a Gram matrix differ"),
+        (_JitterOnTheWhole(), "square with variance and jitter is not variance"),
+        (_ForgetsTheVariance(), "square with variance and jitter is not variance"),
+        (_OtherGramForm(), "square of features and of their Gram matrix differ"),
         (_NoGradient(), "differs from finite differences"),
         (_Cusp(), "gradient is not finite where two points coincide"),
         (_UndefinedDirection(), "not finite where two points coincide or one is zero"),

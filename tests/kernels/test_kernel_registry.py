@@ -9,6 +9,8 @@ from deepwishart import kernels
 from deepwishart.kernels import (
     ArcCosine,
     Combination,
+    GramInducing,
+    GramRows,
     Kernel,
     Linear,
     Matern12,
@@ -86,15 +88,26 @@ ARD: dict[str, Kernel] = {
 @pytest.mark.parametrize("name", ARD)
 def test_ard_refuses_gram_matrices_and_says_why(name: str) -> None:
     kernel = ARD[name]
-    calls = [
-        lambda: kernel.square_from_gram(torch.ones(2, 2)),
-        lambda: kernel.cross_from_gram(torch.ones(2), torch.ones(2, 4), torch.ones(4)),
-        lambda: kernel.diagonal_from_gram(torch.ones(4)),
-    ]
+    inducing, rows = GramInducing(torch.ones(2, 2)), GramRows(torch.ones(2, 4), torch.ones(4))
     assert kernel.needs_features
-    for call in calls:
+    for call in (kernel.square, kernel.diagonal, lambda points: kernel.cross(points, rows)):
         with pytest.raises(ValueError, match="summed the features away; use num_features=None"):
-            call()
+            call(inducing)
+
+
+def test_inputs_are_for_stationary_kernels_with_one_lengthscale() -> None:
+    with pytest.raises(ValueError, match="features and 2 inputs is stationary: use one of"):
+        kernels.make("linear", num_inputs=2)
+    with pytest.raises(ValueError, match="or an object with num_inputs=2; got Matern12"):
+        kernels.make(Matern12(num_inputs=3), num_inputs=2)
+    with pytest.raises(ValueError, match="leave num_features=None"):
+        Matern12(num_features=3, num_inputs=2)
+    with pytest.raises(ValueError, match="features come first, inputs after them"):
+        Matern12(num_inputs=2).square(torch.ones(5, 2))
+    kernel = kernels.make("matern12", num_inputs=2)
+    assert repr(kernel) == "Matern12(height=1, lengthscale=1, input_lengthscale=[1, 1])"
+    with pytest.raises(ValueError, match="cannot work from a Gram matrix"):
+        kernel.square(GramInducing(torch.ones(2, 2)))
 
 
 @pytest.mark.parametrize("kernel", [SquaredExponential(num_features=3), Linear(num_features=3)])

@@ -1,6 +1,9 @@
 """Kernel values against scikit-learn, and against integrals over hidden units."""
 
 import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +24,7 @@ from deepwishart.kernels import (
     SquaredExponential,
     Stationary,
 )
+from deepwishart.numerics.gaussian import formed
 
 F64 = torch.float64
 RNG = np.random.default_rng(0)
@@ -64,8 +68,26 @@ def test_agrees_with_scikit_learn(name: str) -> None:
     first, second = torch.as_tensor(FIRST), torch.as_tensor(SECOND)
     with torch.no_grad():
         np.testing.assert_allclose(kernel.square(first), expected(FIRST), rtol=1e-12)
-        np.testing.assert_allclose(kernel.cross(first, second), expected(FIRST, SECOND), rtol=1e-12)
+        np.testing.assert_allclose(
+            formed(kernel.cross(first, second)), expected(FIRST, SECOND), rtol=1e-12
+        )
         np.testing.assert_allclose(kernel.diagonal(second), expected.diag(SECOND), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(SquaredExponential, witness.RBF), (Matern32, partial(witness.Matern, nu=1.5))],
+)
+def test_inputs_beside_features_multiply_a_correlation_of_their_own(
+    kind: type[Stationary], expected: Callable[[Any], Any]
+) -> None:
+    kernel = kind(1.7, 0.6, num_inputs=2, dtype=F64)
+    kernel.log_input_lengthscale = torch.nn.Parameter(torch.as_tensor(np.log(SCALES[:2])))
+    of_features, of_inputs = expected(0.6), expected(SCALES[:2])
+    values = 1.7 * of_features(FIRST[:, :1], SECOND[:, :1]) * of_inputs(FIRST[:, 1:], SECOND[:, 1:])
+    with torch.no_grad():
+        found = formed(kernel.cross(torch.as_tensor(FIRST), torch.as_tensor(SECOND)))
+    np.testing.assert_allclose(found, values, rtol=1e-12)
 
 
 @pytest.mark.parametrize("order", [0, 1])
@@ -130,7 +152,7 @@ def test_rational_quadratic_becomes_squared_exponential() -> None:
 def test_distances_far_from_the_origin_survive_single_precision(kernel: Kernel) -> None:
     points = torch.as_tensor(FIRST)
     shifted = (points + 100.0).float()
-    near, far = kernel.float().cross(shifted, shifted[:3]), kernel.square(shifted)
+    near, far = formed(kernel.float().cross(shifted, shifted[:3])), kernel.square(shifted)
     exact: Tensor = kernel.double().square(shifted.double() - 100.0)
     off_diagonal = ~torch.eye(6, dtype=torch.bool)
     torch.testing.assert_close(far.double(), exact, atol=1e-5, rtol=0.0)

@@ -7,6 +7,7 @@ from torch.distributions import MultivariateNormal
 from deepwishart.kernels import Matern32, SquaredExponential
 from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.likelihoods import Gaussian, Likelihood
+from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
 
 SAMPLES, INDUCING, ROWS = 3, 5, 12
@@ -33,7 +34,7 @@ def test_data_term_is_the_bound_of_titsias(kernel):
     assert float(sample.log_ratio) == 0.0
     for index in range(SAMPLES):
         kii = layer.covariance.inducing(inducing[index], layer.jitter)
-        kit = layer.kernel.cross(inducing[index], rows[index])
+        kit = formed(layer.kernel.cross(inducing[index], rows[index]))
         low_rank = kit.mT @ torch.linalg.solve(kii, kit)
         rest = layer.kernel.diagonal(rows[index]).sum() - low_rank.trace()
         expected = 0.0
@@ -55,7 +56,7 @@ def test_predictor_is_the_best_posterior_over_inducing_outputs(kernel):
     joint = function.joint_moments(new)
     for index in range(SAMPLES):
         kii = layer.covariance.inducing(inducing[index], layer.jitter)
-        kit, kin = (layer.kernel.cross(inducing[index], x[index]) for x in (rows, new))
+        kit, kin = (formed(layer.kernel.cross(inducing[index], x[index])) for x in (rows, new))
         for column, noise in enumerate(likelihood.noise):
             precision = kii + kit @ kit.mT / noise
             m = kin.mT @ torch.linalg.solve(precision, kit @ y[:, column]) / noise
@@ -93,7 +94,7 @@ def test_the_summary_is_of_fixed_size():
         [tuple(part.shape) for part in sample.summarise(rows[:, :n], y[:n], likelihood)]
         for n in (1, ROWS)
     ]
-    assert shapes[0] == shapes[1] == [(3, 5, 5), (3, 5, 2), (3,), (2,), ()]
+    assert shapes[0] == shapes[1] == [(3, 5, 5), (3, 5, 2), (3, 2), (2,), ()]
     assert float(sample.summarise(rows, y, likelihood)[-1]) == ROWS
 
 

@@ -5,6 +5,7 @@ from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.combinators import Combination, Product, Scale, Sum
 from deepwishart.kernels.dot_product import DotProduct, Linear
 from deepwishart.kernels.matern import Matern12, Matern32, Matern52
+from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Points, Rows
 from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.registry import make, names
 from deepwishart.kernels.squared_exponential import SquaredExponential
@@ -14,13 +15,18 @@ __all__ = [
     "ArcCosine",
     "Combination",
     "DotProduct",
+    "GramInducing",
+    "GramRows",
+    "Inducing",
     "Kernel",
     "Linear",
     "Matern12",
     "Matern32",
     "Matern52",
+    "Points",
     "Product",
     "RationalQuadratic",
+    "Rows",
     "Scale",
     "SquaredExponential",
     "Stationary",

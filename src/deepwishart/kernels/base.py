@@ -3,16 +3,28 @@ r"""The kernel interface: a function of inner products, applied to features or t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor, nn
 
-from deepwishart.kernels.elementary import squared_norm, symmetric_with_diagonal
+from deepwishart.kernels.elementary import symmetric_with_diagonal
+from deepwishart.kernels.points import (
+    GramInducing,
+    GramRows,
+    Inducing,
+    Points,
+    Rows,
+    inner_products,
+    squared_norms,
+    with_themselves,
+)
 from deepwishart.numerics import linalg
-from deepwishart.numerics.gaussian import GaussianKernel
+from deepwishart.numerics.gaussian import Cross, formed
 
 if TYPE_CHECKING:
     from deepwishart.kernels.combinators import Product, Scale, Sum
+
+AnyPoints = TypeVar("AnyPoints", Tensor, GramInducing, GramRows, Inducing, Rows, Points)
 
 
 class Kernel(nn.Module, ABC):
@@ -20,8 +32,9 @@ class Kernel(nn.Module, ABC):
 
     Such kernels can be evaluated on a Gram matrix, without features: section 2.4,
     :math:`K_\text{features}(F) = K(F F^T)`. A new kernel defines :meth:`elementwise` and
-    :meth:`on_diagonal`; the matrices, in feature form and in Gram form, are derived here. Check it
-    with :func:`deepwishart.testing.check_kernel`.
+    :meth:`on_diagonal`; :meth:`square`, :meth:`cross` and :meth:`diagonal` are derived here, for
+    features (..., P, D) and Gram matrices alike. Check it with
+    :func:`deepwishart.testing.check_kernel`.
 
     A kernel with a lengthscale per feature (ARD) sets ``num_features`` and scales the features in
     :meth:`prepare`; it has no Gram form.
@@ -66,54 +79,26 @@ class Kernel(nn.Module, ABC):
         """Whether the kernel has a feature form only, as ARD kernels do."""
         return self.num_features is not None
 
-    def square(self, features: Tensor) -> Tensor:
-        r"""The matrix :math:`k(f_i, f_j)`, (..., P, D) to (..., P, P).
+    def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
+        r"""The block :math:`s\, k(x_i, y_j)`, (..., P, N), of P points and N others, with the
+        ``variance`` :math:`s`; or a description of it, which operations on rows form where they
+        consume it and :func:`~deepwishart.numerics.gaussian.formed` forms elsewhere."""
+        first, second = self._prepared(first), self._prepared(second)
+        return self.elementwise(*inner_products(first, second)) * variance
 
-        It is exactly symmetric, and its diagonal is exactly that of :meth:`diagonal`.
+    def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
+        r"""The vector :math:`s\, k(x_i, x_i)`, (..., N)."""
+        return self.on_diagonal(squared_norms(self._prepared(points))) * variance
+
+    def square(self, points: Points, *, jitter: float = 0.0, variance: float = 1.0) -> Tensor:
+        r"""The matrix :math:`s\, (k(x_i, x_j) + \epsilon\, \bar k\, \delta_{ij})`, (..., P, P):
+        relative ``jitter`` :math:`\epsilon` of the mean diagonal :math:`\bar k` is added.
+
+        It is exactly symmetric, and its diagonal without jitter is exactly :meth:`diagonal`.
         """
-        features = self.prepare(features)
-        return self._square(squared_norm(features), features @ features.mT)
-
-    def jittered_square(
-        self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
-    ) -> Tensor:
-        """``variance`` times :meth:`square`, with ``jitter`` times its mean diagonal added to the
-        diagonal."""
-        matrix = self.square(features) * variance
+        cross = formed(self.cross(*with_themselves(points), variance=variance))
+        matrix = symmetric_with_diagonal(cross, self.diagonal(points, variance=variance))
         return linalg.add_jitter(matrix, jitter) if jitter else matrix
-
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        r"""The matrix :math:`k(x_i, y_j)`, (..., P, D) and (..., N, D) to (..., P, N)."""
-        first, second = self.prepare(first), self.prepare(second)
-        norms = squared_norm(first).unsqueeze(-1), squared_norm(second).unsqueeze(-2)
-        return self.elementwise(norms[0], first @ second.mT, norms[1])
-
-    def lazy_cross(
-        self, first: Tensor, second: Tensor, variance: float = 1.0
-    ) -> Tensor | GaussianKernel:
-        """``variance`` times :meth:`cross`, or a description of that matrix which operations on
-        rows form where they consume it."""
-        return self.cross(first, second) * variance
-
-    def diagonal(self, features: Tensor) -> Tensor:
-        r"""The vector :math:`k(f_i, f_i)`, (..., N, D) to (..., N)."""
-        return self.on_diagonal(squared_norm(self.prepare(features)))
-
-    def square_from_gram(self, gram: Tensor) -> Tensor:
-        r"""The matrix :math:`k(G_{ii}, G_{ij}, G_{jj})`, (..., P, P) to (..., P, P)."""
-        self._require_gram_form()
-        return self._square(gram.diagonal(dim1=-2, dim2=-1), gram)
-
-    def cross_from_gram(self, diagonal_ii: Tensor, gram_it: Tensor, diagonal_tt: Tensor) -> Tensor:
-        r"""The matrix :math:`k(G_{ii}, G_{it}, G_{tt})`, (..., P, N), of inducing and data points,
-        whose squared norms are (..., P) and (..., N)."""
-        self._require_gram_form()
-        return self.elementwise(diagonal_ii.unsqueeze(-1), gram_it, diagonal_tt.unsqueeze(-2))
-
-    def diagonal_from_gram(self, diagonal: Tensor) -> Tensor:
-        r"""The vector :math:`k(G_{tt}, G_{tt}, G_{tt})`, (..., N) to (..., N)."""
-        self._require_gram_form()
-        return self.on_diagonal(diagonal)
 
     def __add__(self, other: Kernel) -> Sum:
         """The sum of two kernels."""
@@ -131,9 +116,12 @@ class Kernel(nn.Module, ABC):
 
     __rmul__ = __mul__
 
-    def _square(self, norms: Tensor, inner: Tensor) -> Tensor:
-        matrix = self.elementwise(norms.unsqueeze(-1), inner, norms.unsqueeze(-2))
-        return symmetric_with_diagonal(matrix, self.on_diagonal(norms))
+    def _prepared(self, points: AnyPoints) -> AnyPoints:
+        """Features as :meth:`prepare` makes them; Gram matrices as they are, where they will do."""
+        if isinstance(points, Tensor):
+            return self.prepare(points)
+        self._require_gram_form()
+        return points
 
     def _checked(self, features: Tensor) -> Tensor:
         if self.num_features is not None and features.shape[-1] != self.num_features:
@@ -146,7 +134,7 @@ class Kernel(nn.Module, ABC):
     def _require_gram_form(self) -> None:
         if self.needs_features:
             raise ValueError(
-                f"{type(self).__name__} has one lengthscale per feature (num_features="
+                f"{type(self).__name__} has lengthscales for single features (num_features="
                 f"{self.num_features}) and cannot work from a Gram matrix, which has already "
                 "summed the features away; use num_features=None after the first layer."
             )

@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
+from deepwishart.kernels.points import Inducing, Points, Rows
+from deepwishart.numerics.gaussian import Cross, formed
 
 
 class Combination(Kernel):
     r"""A kernel :math:`k(x, y) = c(k_1(x, y), k_2(x, y), \dots)` made of others, entry by entry.
 
-    In feature form each part is asked for its own matrix, so that parts may have lengthscales of
-    their own (ARD) and their fast paths. The parts are not copied: a kernel used twice shares its
-    parameters.
+    Each part is asked for its own block, so that parts may have lengthscales of their own (ARD).
+    The parts are not copied: a kernel used twice shares its parameters.
 
     >>> from deepwishart.kernels import Linear, SquaredExponential
     >>> Sum(Linear(), SquaredExponential(num_features=3)).needs_features
@@ -41,6 +42,10 @@ class Combination(Kernel):
         self.num_features = counts.pop() if counts else None
         self.kernels = nn.ModuleList(kernels)
 
+    @property
+    def needs_features(self) -> bool:
+        return any(kernel.needs_features for kernel in self.parts())
+
     @abstractmethod
     def combine(self, values: list[Tensor]) -> Tensor:
         """The combined value from one tensor per part, all of one shape."""
@@ -57,14 +62,12 @@ class Combination(Kernel):
         self._require_gram_form()
         return self.combine([kernel.on_diagonal(g_xx) for kernel in self.parts()])
 
-    def square(self, features: Tensor) -> Tensor:
-        return self.combine([kernel.square(features) for kernel in self.parts()])
+    def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
+        values = [formed(kernel.cross(first, second)) for kernel in self.parts()]
+        return self.combine(values) * variance
 
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        return self.combine([kernel.cross(first, second) for kernel in self.parts()])
-
-    def diagonal(self, features: Tensor) -> Tensor:
-        return self.combine([kernel.diagonal(features) for kernel in self.parts()])
+    def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
+        return self.combine([kernel.diagonal(points) for kernel in self.parts()]) * variance
 
 
 class Sum(Combination):

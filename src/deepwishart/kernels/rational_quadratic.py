@@ -18,7 +18,7 @@ class RationalQuadratic(Stationary):
 
     Args:
         alpha: initial :math:`\alpha`; small values mix widely different lengthscales.
-        height, lengthscale, num_features, dtype: as in :class:`Stationary`.
+        height, lengthscale, num_features, num_inputs, dtype: as in :class:`Stationary`.
 
     >>> kernel = RationalQuadratic(alpha=1.0)
     >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
@@ -32,9 +32,10 @@ class RationalQuadratic(Stationary):
         lengthscale: float = 1.0,
         num_features: int | None = None,
         *,
+        num_inputs: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(height, lengthscale, num_features, dtype=dtype)
+        super().__init__(height, lengthscale, num_features, num_inputs=num_inputs, dtype=dtype)
         self.log_alpha = log_parameter("alpha", alpha, dtype=dtype)
 
     @property

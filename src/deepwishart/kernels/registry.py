@@ -3,11 +3,10 @@ r"""Kernels by name, for configuration files and command lines."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import partial
 
 import torch
 
+from deepwishart._support.arguments import shown
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
@@ -15,20 +14,16 @@ from deepwishart.kernels.dot_product import Linear
 from deepwishart.kernels.matern import Matern12, Matern32, Matern52
 from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.squared_exponential import SquaredExponential
+from deepwishart.kernels.stationary import Stationary
 
-_ARD: dict[str, Callable[..., Kernel]] = {
+_STATIONARY: dict[str, type[Stationary]] = {
     "squared_exponential": SquaredExponential,
     "matern12": Matern12,
     "matern32": Matern32,
     "matern52": Matern52,
     "rational_quadratic": RationalQuadratic,
-    "linear": Linear,
 }
-_WITHOUT_ARD: dict[str, Callable[..., Kernel]] = {
-    "arc_cosine0": partial(ArcCosine, 0),
-    "arc_cosine1": partial(ArcCosine, 1),
-    "relu": partial(ArcCosine, 1),
-}
+_ARC_COSINE = {"arc_cosine0": 0, "arc_cosine1": 1, "relu": 1}
 
 
 def names() -> tuple[str, ...]:
@@ -37,11 +32,15 @@ def names() -> tuple[str, ...]:
     >>> "matern52" in names()
     True
     """
-    return tuple(sorted([*_ARD, *_WITHOUT_ARD]))
+    return tuple(sorted([*_STATIONARY, *_ARC_COSINE, "linear"]))
 
 
 def make(
-    name: str | Kernel, *, num_features: int | None = None, dtype: torch.dtype | None = None
+    name: str | Kernel,
+    *,
+    num_features: int | None = None,
+    num_inputs: int | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Kernel:
     """A new kernel with the default initial values, or a copy of a given one.
 
@@ -50,14 +49,26 @@ def make(
             not share parameters.
         num_features: one lengthscale per feature (ARD); ignored by the arc-cosine kernels, which
             have no lengthscale, and by a given kernel, which has decided already.
+        num_inputs: number of inputs beside the features, for stationary kernels
+            (:class:`Stationary`); a given kernel has to have it already.
         dtype: of the parameters.
 
     >>> make("matern32", num_features=4)
     Matern32(height=1, lengthscale=[1, 1, 1, 1])
     """
+    if isinstance(name, str):
+        check_choice("kernel", name, names())
+        if name in _STATIONARY:
+            kind = _STATIONARY[name]
+            return kind(num_features=num_features, num_inputs=num_inputs, dtype=dtype)
+    if num_inputs is not None and getattr(name, "num_inputs", None) != num_inputs:
+        raise ValueError(
+            f"A kernel on features and {num_inputs} inputs is stationary: use one of "
+            f"{', '.join(_STATIONARY)}, or an object with num_inputs={num_inputs}; got "
+            f"{shown(name)}."
+        )
     if isinstance(name, Kernel):
         return copy.deepcopy(name).to(dtype=dtype)
-    check_choice("kernel", name, names())
-    if name in _ARD:
-        return _ARD[name](num_features=num_features, dtype=dtype)
-    return _WITHOUT_ARD[name](dtype=dtype)
+    if name == "linear":
+        return Linear(num_features=num_features, dtype=dtype)
+    return ArcCosine(_ARC_COSINE[name], dtype=dtype)

@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from deepwishart.kernels.points import Inducing, Points, Rows
 from deepwishart.kernels.stationary import Stationary
-from deepwishart.numerics.gaussian import GaussianKernel, gaussian_square
+from deepwishart.numerics.gaussian import Cross, GaussianKernel, gaussian_square
 
 
 class SquaredExponential(Stationary):
@@ -19,31 +20,28 @@ class SquaredExponential(Stationary):
     The arguments are those of :class:`Stationary`.
 
     >>> kernel = SquaredExponential(height=2.0)
-    >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).tolist()[0]
+    >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).form().tolist()[0]
     [2.0, 0.27067...]
 
-    Its matrices are made in one operation each, without the steps of the base class.
+    Matrices of features are made in one operation each, without the steps of the base class, and
+    blocks between two sets of them not before they are needed. That includes inputs beside the
+    features: the product of two such correlations is one, of the summed distance.
     """
 
     def profile(self, squared_distance: Tensor) -> Tensor:
         r"""The correlation :math:`\exp(-R/2)`."""
         return (-0.5 * squared_distance).exp()
 
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        return self.lazy_cross(first, second).form()
-
-    def lazy_cross(self, first: Tensor, second: Tensor, variance: float = 1.0) -> GaussianKernel:
+    def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
+        if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+            return super().cross(first, second, variance=variance)
         left, right = self.prepare(first), self.prepare(second)
         return GaussianKernel(left, right, *self._log_scales(variance))
 
-    def square(self, features: Tensor) -> Tensor:
-        return self.jittered_square(features)
-
-    def jittered_square(
-        self, features: Tensor, jitter: float = 0.0, variance: float = 1.0
-    ) -> Tensor:
-        scales = self._log_scales(variance)
-        return gaussian_square(self.prepare(features), *scales, jitter=jitter)
+    def square(self, points: Points, *, jitter: float = 0.0, variance: float = 1.0) -> Tensor:
+        if not isinstance(points, Tensor):
+            return super().square(points, jitter=jitter, variance=variance)
+        return gaussian_square(self.prepare(points), *self._log_scales(variance), jitter=jitter)
 
     def _log_scales(self, variance: float) -> tuple[Tensor, Tensor]:
         """Logarithms of the height, ``variance`` included, and of what is left to divide by after

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.elementary import squared_distance
+from deepwishart.kernels.points import Inducing, Points, Rows, inner_products
+from deepwishart.numerics.gaussian import Cross
 
 
 class Stationary(Kernel):
@@ -19,10 +21,16 @@ class Stationary(Kernel):
     :math:`R = \sum_\lambda (x_\lambda - y_\lambda)^2/\ell_\lambda^2` is the squared distance,
     :math:`h` the height. A subclass states the profile :math:`\rho` and no more.
 
+    With ``num_inputs`` the points are features of a layer, with one lengthscale, joined to inputs,
+    with a lengthscale each: :math:`k([f, x], [g, y]) = h \, \rho(|f - g|^2/\ell^2) \,
+    \rho(\sum_d (x_d - y_d)^2/\ell_d^2)`.
+
     Args:
         height: initial :math:`h`, the kernel of a point with itself.
         lengthscale: initial :math:`\ell`, the same for every feature.
         num_features: None for a single lengthscale, D for one per feature (ARD).
+        num_inputs: number of columns, the last ones, that are inputs beside the features, with
+            lengthscales that start at 1; None for features alone.
         dtype: of the parameters.
 
     >>> class Cauchy(Stationary):
@@ -30,7 +38,11 @@ class Stationary(Kernel):
     ...         return 1 / (1 + squared_distance)
     >>> Cauchy().cross(torch.tensor([[0.0]]), torch.tensor([[1.0]]))
     tensor([[0.5000]], grad_fn=<MulBackward0>)
+    >>> Cauchy(num_inputs=1).cross(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
+    tensor([[0.2500]], grad_fn=<MulBackward0>)
     """
+
+    log_input_lengthscale: nn.Parameter | None
 
     def __init__(
         self,
@@ -38,14 +50,27 @@ class Stationary(Kernel):
         lengthscale: float = 1.0,
         num_features: int | None = None,
         *,
+        num_inputs: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if num_features is not None:
             num_features = whole_number("num_features", num_features, also="None or ")
-        self.num_features = num_features
+        if num_inputs is not None:
+            num_inputs = whole_number("num_inputs", num_inputs, also="None or ")
+            if num_features is not None:
+                raise ValueError(
+                    f"{type(self).__name__} has one lengthscale for the features beside "
+                    f"num_inputs={num_inputs} inputs: leave num_features=None."
+                )
+        self.num_features, self.num_inputs = num_features, num_inputs
         self.log_height = log_parameter("height", height, dtype=dtype)
         self.log_lengthscale = log_parameter("lengthscale", lengthscale, num_features, dtype=dtype)
+        self.log_input_lengthscale = (
+            None
+            if num_inputs is None
+            else log_parameter("lengthscale", 1.0, num_inputs, dtype=dtype)
+        )
 
     @abstractmethod
     def profile(self, squared_distance: Tensor) -> Tensor:
@@ -58,8 +83,12 @@ class Stationary(Kernel):
 
     @property
     def lengthscale(self) -> Tensor:
-        """The lengthscale, a scalar, or (D,) with ARD."""
+        """The lengthscale of the features, a scalar, or (D,) with ARD."""
         return self.log_lengthscale.exp()
+
+    @property
+    def needs_features(self) -> bool:
+        return self.num_features is not None or self.num_inputs is not None
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""
@@ -71,19 +100,39 @@ class Stationary(Kernel):
     def on_diagonal(self, g_xx: Tensor) -> Tensor:
         return self.height * torch.ones_like(g_xx)
 
-    def diagonal(self, features: Tensor) -> Tensor:
-        return self.height.expand(self._checked(features).shape[:-1])
-
     def prepare(self, features: Tensor) -> Tensor:
-        r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        return self._checked(features) / self.lengthscale if self.needs_features else features
+        r"""With ARD or inputs, columns divided by their lengthscales; else features as they are."""
+        if self.log_input_lengthscale is None:
+            return self._checked(features) / self.lengthscale if self.needs_features else features
+        alone = features.shape[-1] - len(self.log_input_lengthscale)
+        if alone < 1:
+            raise ValueError(
+                f"{type(self).__name__} was built with num_inputs={self.num_inputs}, but was given "
+                f"points of shape {tuple(features.shape)}: features come first, inputs after them."
+            )
+        logarithms = [self.log_lengthscale.expand(alone), self.log_input_lengthscale]
+        return features / torch.cat(logarithms).exp()
 
-    def square(self, features: Tensor) -> Tensor:
-        return super().square(features - centre_of(features))
+    def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
+        if isinstance(first, Tensor) and isinstance(second, Tensor):
+            centre = centre_of(first)
+            first, second = first - centre, second - centre
+            if self.num_inputs is not None:
+                return self._joined(first, second) * variance
+        return super().cross(first, second, variance=variance)
 
-    def cross(self, first: Tensor, second: Tensor) -> Tensor:
-        centre = centre_of(first)
-        return super().cross(first - centre, second - centre)
+    def _joined(self, first: Tensor, second: Tensor) -> Tensor:
+        """The product of two correlations, of features and of inputs, with the height."""
+        alone = [first.shape[-1] - (self.num_inputs or 0)]
+        sides = (self.prepare(points).tensor_split(alone, dim=-1) for points in (first, second))
+        distances = (squared_distance(*inner_products(*pair)) for pair in zip(*sides, strict=True))
+        of_features, of_inputs = (self.profile(distance) for distance in distances)
+        return self.height * of_features * of_inputs
+
+    def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
+        if isinstance(points, Tensor):
+            return (self.height * variance).expand(self._checked(points).shape[:-1])
+        return super().diagonal(points, variance=variance)
 
 
 def centre_of(features: Tensor) -> Tensor:

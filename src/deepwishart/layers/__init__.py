@@ -1,5 +1,6 @@
 """Layers: each draws itself at the inducing points, scored, and then at rows."""
 
+from deepwishart.layers.anchored import AnchoredLayer
 from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
 from deepwishart.layers.collapsed_output import CollapsedOutputLayer
 from deepwishart.layers.doubly_stochastic import DoublyStochasticLayer, DoublyStochasticOutputLayer
@@ -13,6 +14,7 @@ from deepwishart.layers.wishart import WishartLayer
 from deepwishart.numerics.draw_rows import Conditional
 
 __all__ = [
+    "AnchoredLayer",
     "CollapsedOutputLayer",
     "Conditional",
     "ConditionalSample",

@@ -9,42 +9,15 @@ it. Nothing is kept on the layer. A latent variable is either features :math:`F`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from deepwishart.kernels.base import Kernel
+from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
 from deepwishart.random import Randomness, RowRandomness
 
 __all__ = ["GramInducing", "GramRows", "Inducing", "Layer", "LayerSample", "NamedPart", "Rows"]
-
-
-class GramInducing(NamedTuple):
-    """Inducing points known by their Gram matrix only, ``(..., P, P)``.
-
-    >>> GramInducing(torch.eye(3)).gram.shape
-    torch.Size([3, 3])
-    """
-
-    gram: Tensor
-
-
-class GramRows(NamedTuple):
-    """Rows known by inner products: with the inducing points ``(..., P, N)``, and with themselves
-    (``(..., N)``, or ``(..., N, N)`` when rows are sampled jointly).
-
-    >>> features, inducing = torch.ones(4, 2), torch.ones(3, 2)
-    >>> rows = GramRows(cross=inducing @ features.mT, own=features.square().sum(-1))
-    >>> rows.cross.shape, rows.own.shape
-    (torch.Size([3, 4]), torch.Size([4]))
-    """
-
-    cross: Tensor
-    own: Tensor
-
-
-Inducing = Tensor | GramInducing
-Rows = Tensor | GramRows
 
 
 class LayerSample(ABC):
@@ -109,6 +82,9 @@ class Layer(NamedPart, ABC):
     >>> sample.log_ratio.shape, inducing.shape, rows.shape
     (torch.Size([4]), torch.Size([4, 5, 2]), torch.Size([4, 20, 2]))
     """
+
+    #: The kernel that is applied to the layer below.
+    kernel: Kernel
 
     @abstractmethod
     def sample(

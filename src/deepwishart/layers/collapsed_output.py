@@ -11,7 +11,17 @@ and the best :math:`q(u)` is known (Titsias, 2009). With :math:`K_{ii} = L L^\to
           + \frac{|L_B^{-1} A y|^2}{2\sigma^4}
           - \frac{\sum_t k_{tt} - \operatorname{tr} A A^\top}{2 \sigma^2}.
 
-Rows enter through :math:`A A^\top, A y, \sum_t k_{tt}, y^\top y` and N alone: that is the summary.
+Rows enter through :math:`A A^\top, A y, y^\top y`, N and the last term alone: that is the summary.
+
+The last term is about what inducing points leave unexplained, :math:`d_t = k_{tt} - |a_t|^2` of row
+t. With a variance of its own for every :math:`f_t` given :math:`u`, of which the best is known, it
+becomes a logarithm (Titsias, 2025; Bui, Ashman and Turner, 2025),
+
+.. math:: -\tfrac12 \sum_t \frac{d_t}{\sigma^2} \quad\to\quad
+          -\tfrac12 \sum_t \log\Big(1 + \frac{d_t}{\sigma^2}\Big),
+
+which is never below it and still a bound on the evidence; :math:`q(u)` and predictions stay as
+they are.
 """
 
 from __future__ import annotations
@@ -26,30 +36,32 @@ from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianSample, JointMoments
-from deepwishart.layers.output import OutputLayer, OutputSample, Summary
+from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
+from deepwishart.layers.output import GaussianOutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.collapsed import row_sums
 from deepwishart.numerics.condition import condition
 from deepwishart.numerics.draw_rows import condition_on_form
 from deepwishart.numerics.explained import explained
+from deepwishart.numerics.gaussian import Cross
 from deepwishart.random import Randomness
 
 __all__ = ["CollapsedOutputLayer", "CollapsedSample"]
 
 
 class _Sums(NamedTuple):
-    r""":math:`A A^\top`, :math:`A y`, :math:`\sum_t k_{tt}`, :math:`y^\top y` and N."""
+    r""":math:`A A^\top`, :math:`A y`, what the bound loses to what is unexplained, for each column,
+    :math:`y^\top y` and N."""
 
     gram: Tensor
     products: Tensor
-    variances: Tensor
+    loss: Tensor
     squares: Tensor
     number: Tensor
 
 
-class CollapsedOutputLayer(OutputLayer):
+class CollapsedOutputLayer(GaussianOutputLayer):
     r"""A Gaussian process whose inducing outputs :math:`u` and values :math:`f` are integrated out;
     nothing is learned but its kernel.
 
@@ -61,6 +73,7 @@ class CollapsedOutputLayer(OutputLayer):
         width: number of target columns.
         inducing_inputs: inducing points of its own, ``(P, D_in)``, to start from (``dsvi``);
             ``None`` for those of the layer below.
+        bound: ``"titsias2009"``, linear in what is unexplained, or ``"tight"``.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ii}`.
 
@@ -86,10 +99,12 @@ class CollapsedOutputLayer(OutputLayer):
         width: int,
         *,
         inducing_inputs: Tensor | None = None,
+        bound: str = "titsias2009",
         name: str = "the output layer",
         jitter: float = 1e-6,
     ) -> None:
         super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
+        self.bound = bound
         own = None if inducing_inputs is None else nn.Parameter(inducing_inputs.clone())
         self.register_parameter("inducing_inputs", own)
 
@@ -104,14 +119,18 @@ class CollapsedOutputLayer(OutputLayer):
         inducing = inducing if self.inducing_inputs is None else self.inducing_inputs
         covariance = self.covariance.inducing(inducing, self.jitter)
         what = f"the kernel matrix of {self.name}"
+        known = inducing, covariance
+        if self.bound == "tight":
+            inverse = linalg.factor(covariance, what=what).inverse
+            return TightCollapsedSample(self, *known, inverse, covariance.new_zeros(()))
         inverse = linalg.factor(covariance.detach(), what=what).inverse
-        return CollapsedSample(self, inducing, covariance, inverse, covariance.new_zeros(()))
+        return CollapsedSample(self, *known, inverse, covariance.new_zeros(()))
 
 
 @dataclass(frozen=True)
 class CollapsedSample(OutputSample):
-    r"""The kernel matrix :math:`K_{ii}` of the sampled inducing points, with :math:`L^{-1}` as a
-    constant."""
+    r"""The kernel matrix :math:`K_{ii}` of the sampled inducing points, with :math:`L^{-1}`, of
+    which the sums over rows need no gradient."""
 
     layer: CollapsedOutputLayer
     inputs: Inducing
@@ -121,19 +140,24 @@ class CollapsedSample(OutputSample):
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         cross, own = self.layer.covariance.rows(self.inputs, rows)
-        sums = row_sums(self.covariance, self.inverse, cross, targets)
+        gram, products = row_sums(self.covariance, self.inverse, cross, targets)
+        loss = self.loss(cross, own, gram, _noise(likelihood))
         number = targets.new_tensor(targets.shape[0])
-        return _Sums(*sums, own.sum(-1), targets.square().sum(0), number)
+        return _Sums(gram, products, loss, targets.square().sum(0), number)
+
+    def loss(self, cross: Cross, own: Tensor, gram: Tensor, noise: Tensor) -> Tensor:
+        r""":math:`\tfrac12 \sum_t d_t / \sigma^2`, ``(..., D)``."""
+        unexplained = own.sum(-1) - gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return 0.5 * unexplained.unsqueeze(-1) / noise
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         sums, noise = _Sums(*summary), _noise(likelihood)
         what = f"the posterior of {self.layer.name}"
-        trace = sums.gram.diagonal(dim1=-2, dim2=-1).sum(-1)
         columns = (
             explained(sums.gram, sums.products, noise, what=what)
             - 0.5 * sums.number * (2 * math.pi * noise).log()
             - 0.5 * sums.squares / noise
-            - 0.5 * (sums.variances - trace).unsqueeze(-1) / noise
+            - sums.loss
         )
         return columns.sum(-1)
 
@@ -141,13 +165,23 @@ class CollapsedSample(OutputSample):
         if summary is None:
             raise ValueError(f"{self.layer.name} predicts from the sums over its training rows.")
         sums, noise = _Sums(*summary), _noise(likelihood)
+        inverse = self.inverse.detach()
         eye = torch.eye(sums.gram.shape[-1], dtype=noise.dtype, device=noise.device)
         inner = sums.gram.unsqueeze(-3) / noise[:, None, None] + eye
         fitted = linalg.factor(inner, what=f"the posterior of {self.layer.name}").inverse
         weights = fitted.mT @ (fitted @ (sums.products / noise).mT.unsqueeze(-1))
         return CollapsedFunction(
-            self.layer, self.inputs, self.log_ratio, self.inverse, fitted, weights.squeeze(-1).mT
+            self.layer, self.inputs, self.log_ratio, inverse, fitted, weights.squeeze(-1).mT
         )
+
+
+class TightCollapsedSample(CollapsedSample):
+    """With the logarithm of what is unexplained, row by row."""
+
+    def loss(self, cross: Cross, own: Tensor, gram: Tensor, noise: Tensor) -> Tensor:
+        r""":math:`\tfrac12 \sum_t \log(1 + d_t / \sigma^2)`, ``(..., D)``."""
+        _, unexplained = condition(self.inverse, cross, own, own.new_zeros(gram.shape[-1], 1))
+        return 0.5 * (unexplained.unsqueeze(-1) / noise).log1p().sum(-2)
 
 
 @dataclass(frozen=True)
@@ -162,6 +196,7 @@ class CollapsedFunction(GaussianSample):
     and ``weights`` :math:`w`, ``(..., P, D)``.
     """
 
+    layer: GaussianPrior
     inverse: Tensor
     fitted: Tensor
     weights: Tensor
@@ -188,6 +223,10 @@ class CollapsedFunction(GaussianSample):
             _, rest = condition(projection, cross, own, self.weights)
             spread.append(own - rest)
         return mean, unexplained.unsqueeze(-1) + torch.stack(spread, dim=-1)
+
+    def unexplained(self, rows: Rows) -> Tensor:
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        return condition(self.inverse, cross, own, self.weights)[1].unsqueeze(-1)
 
     def joint_moments(self, rows: Rows) -> JointMoments:
         cross, square = self.layer.covariance.joint(self.inputs, rows)

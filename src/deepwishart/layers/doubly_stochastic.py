@@ -22,10 +22,10 @@ from deepwishart.layers.gaussian import (
     Covariance,
     GaussianLayer,
     GaussianPrior,
-    GaussianSample,
     JointMoments,
+    KernelSample,
 )
-from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.layers.output import InducingOutputLayer, InducingOutputSample
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
@@ -48,7 +48,7 @@ def linear_map(inputs: Tensor, width: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DoublyStochasticSample(GaussianSample):
+class DoublyStochasticSample(KernelSample):
     r"""Rows given :math:`L^{-1}`, the mean :math:`m` or a draw of :math:`e`, and :math:`R` where
     :math:`e` was integrated out."""
 
@@ -220,13 +220,14 @@ class DoublyStochasticLayer(GaussianLayer):
         return features
 
 
-class DoublyStochasticOutputLayer(OutputLayer):
+class DoublyStochasticOutputLayer(InducingOutputLayer):
     r"""Output layer, with inducing points of its own.
 
     Args:
         kernel: kernel applied to the previous layer's features.
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
+        bound: as in :class:`~deepwishart.layers.GPOutputLayer`.
         name: how errors call this layer.
         jitter: relative jitter on :math:`K_{ZZ}`.
 
@@ -243,10 +244,12 @@ class DoublyStochasticOutputLayer(OutputLayer):
         inducing_inputs: Tensor,
         width: int,
         *,
+        bound: str = "titsias2009",
         name: str = "the output layer",
         jitter: float = 1e-6,
     ) -> None:
         super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
+        self.bound = bound
         self.whitened = WhitenedInducing(inducing_inputs, width)
 
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
@@ -257,4 +260,4 @@ class DoublyStochasticOutputLayer(OutputLayer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
-        return InducingOutputSample(self.whitened.sample(self, None, random, integrate))
+        return self.outputs(self.whitened.sample(self, None, random, integrate))

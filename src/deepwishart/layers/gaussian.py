@@ -13,8 +13,6 @@ from torch.distributions import Distribution
 from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import (
-    GramInducing,
-    GramRows,
     Inducing,
     Layer,
     LayerSample,
@@ -24,16 +22,18 @@ from deepwishart.layers.base import (
 from deepwishart.numerics import linalg
 from deepwishart.numerics.condition import condition
 from deepwishart.numerics.draw_rows import Conditional, draw_rows
-from deepwishart.numerics.gaussian import GaussianKernel
+from deepwishart.numerics.gaussian import Cross, formed
 from deepwishart.random import RowRandomness
 
 __all__ = [
+    "Columns",
     "ConditionalSample",
     "Covariance",
     "GaussianLayer",
     "GaussianPrior",
     "GaussianSample",
     "JointMoments",
+    "KernelSample",
     "ProjectedSample",
 ]
 
@@ -56,59 +56,38 @@ class Covariance:
     variance: float = 1.0
 
     def inducing(self, inducing: Inducing, jitter: float = 0.0) -> Tensor:
-        r""":math:`\Sigma_{ii}` from features or from a Gram matrix, with relative jitter."""
-        if isinstance(inducing, GramInducing):
-            matrix = self.kernel.square_from_gram(inducing.gram)
-            jittered = linalg.add_jitter(matrix, jitter) if jitter else matrix
-            return jittered * self.variance
-        return self.kernel.jittered_square(inducing, jitter, self.variance)
+        r""":math:`\Sigma_{ii}`, with relative jitter."""
+        return self.kernel.square(inducing, jitter=jitter, variance=self.variance)
 
-    def rows(self, inducing: Inducing, rows: Rows) -> tuple[Tensor | GaussianKernel, Tensor]:
+    def rows(self, inducing: Inducing, rows: Rows) -> tuple[Cross, Tensor]:
         r""":math:`\Sigma_{it}`, possibly not yet formed, and the diagonal of
         :math:`\Sigma_{tt}`."""
-        if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
-            cross, norms = self._gram_cross(inducing, rows)
-            return cross, self.kernel.diagonal_from_gram(norms) * self.variance
-        lazy = self.kernel.lazy_cross(inducing, rows, self.variance)
-        if isinstance(lazy, GaussianKernel):
-            return lazy, lazy.diagonal()
-        return lazy, self.kernel.diagonal(rows) * self.variance
+        cross = self.kernel.cross(inducing, rows, variance=self.variance)
+        return cross, self.kernel.diagonal(rows, variance=self.variance)
 
     def joint(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
-        r""":math:`\Sigma_{it}` and all of :math:`\Sigma_{tt}`."""
-        if isinstance(inducing, GramInducing) or isinstance(rows, GramRows):
-            cross, _ = self._gram_cross(inducing, rows)
-            return cross, self.all_rows(rows)
-        cross = self.kernel.cross(inducing, rows) * self.variance
-        return cross, self.kernel.square(rows) * self.variance
-
-    def all_rows(self, rows: Rows) -> Tensor:
-        r""":math:`\Sigma_{tt}` of rows that were sampled jointly."""
-        if isinstance(rows, GramRows):
-            return self.kernel.square_from_gram(rows.own) * self.variance
-        return self.kernel.square(rows) * self.variance
-
-    def _gram_cross(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
-        """:math:`\\Sigma_{it}`, and the rows' squared norms, sampled jointly or not."""
-        if not (isinstance(inducing, GramInducing) and isinstance(rows, GramRows)):
-            raise TypeError("Inducing points and rows are both features, or both Gram matrices.")
-        joint = rows.own.ndim == rows.cross.ndim
-        norms = rows.own.diagonal(dim1=-2, dim2=-1) if joint else rows.own
-        inner = inducing.gram.diagonal(dim1=-2, dim2=-1)
-        cross = self.kernel.cross_from_gram(inner, rows.cross, norms)
-        return cross * self.variance, norms
+        r""":math:`\Sigma_{it}` and all of :math:`\Sigma_{tt}`, of rows sampled jointly."""
+        cross = self.kernel.cross(inducing, rows, variance=self.variance)
+        return formed(cross), self.kernel.square(rows, variance=self.variance)
 
 
-class GaussianPrior(NamedPart):
+class Columns(NamedPart):
+    """A part of a model that has ``width`` columns, of features or of latent functions."""
+
+    def __init__(self, width: int, *, name: str, jitter: float) -> None:
+        super().__init__(name, jitter)
+        self.width = width
+
+
+class GaussianPrior(Columns):
     r"""The prior :math:`P(F) = \prod_\lambda \mathcal N(f_\lambda; 0, s K)` over a layer's
     ``width`` columns; ``variance`` is :math:`s`."""
 
     def __init__(
         self, kernel: Kernel, width: int, *, variance: float, name: str, jitter: float
     ) -> None:
-        super().__init__(name, jitter)
+        super().__init__(width, name=name, jitter=jitter)
         self.kernel = kernel
-        self.width = width
         self.variance = variance
 
     @property
@@ -151,7 +130,7 @@ class GaussianSample(LayerSample):
     """Samples of a layer whose rows are Gaussian, given the layer below at the inducing points
     (``inputs``); a subclass says with which moments."""
 
-    layer: GaussianPrior
+    layer: Columns
     inputs: Inducing
     log_ratio: Tensor
 
@@ -162,6 +141,11 @@ class GaussianSample(LayerSample):
     @abstractmethod
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean ``(..., N, D)`` and variance ``(..., N, 1)`` or ``(..., N, D)`` of each row."""
+
+    @abstractmethod
+    def unexplained(self, rows: Rows) -> Tensor:
+        r"""What inducing points leave of each row's prior variance,
+        :math:`\Sigma_{tt} - |L^{-1} \Sigma_{it}|^2`, ``(..., N, 1)`` or ``(..., N, D)``."""
 
     @abstractmethod
     def joint_moments(self, rows: Rows) -> JointMoments:
@@ -186,7 +170,21 @@ class GaussianSample(LayerSample):
 
 
 @dataclass(frozen=True)
-class ProjectedSample(GaussianSample):
+class KernelSample(GaussianSample):
+    """Samples of a layer whose columns have one kernel."""
+
+    layer: GaussianPrior
+
+    def unexplained(self, rows: Rows) -> Tensor:
+        covariance = self.layer.covariance.inducing(self.inputs, self.layer.jitter)
+        inverse = linalg.factor(covariance, what=f"the kernel matrix of {self.layer.name}").inverse
+        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        nothing = own.new_zeros(covariance.shape[-1], 1)
+        return condition(inverse, cross, own, nothing)[1].unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class ProjectedSample(KernelSample):
     r"""Rows with mean :math:`(H \Sigma_{it})^\top w` and variance
     :math:`\Sigma_{tt} - |H \Sigma_{it}|^2`, where :math:`H` ``(..., P, P)`` is the ``projection``
     and :math:`w` ``(..., P, D)`` are the ``weights``."""

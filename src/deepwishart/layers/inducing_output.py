@@ -8,13 +8,13 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, ProjectedSample
 from deepwishart.layers.global_inducing import PseudoObservations
-from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.layers.output import InducingOutputLayer, InducingOutputSample
 from deepwishart.random import Randomness
 
 __all__ = ["GPOutputLayer"]
 
 
-class GPOutputLayer(OutputLayer):
+class GPOutputLayer(InducingOutputLayer):
     r"""The output layer of the paper, with :math:`u` integrated out.
 
     Given the layer below, everything about :math:`u` is Gaussian
@@ -33,6 +33,9 @@ class GPOutputLayer(OutputLayer):
         kernel: kernel applied to the previous layer.
         pseudo_targets: initial :math:`v`, one column for each of the likelihood's latent functions.
         precision: initial precision of the pseudo-targets.
+        bound: ``"titsias2009"``, linear in what inducing points leave unexplained, or ``"tight"``
+            (:class:`~deepwishart.layers.output.TightInducingOutputSample`), which factorises
+            :math:`K_{ii}` after all.
         name: how errors call this layer.
         jitter: relative jitter, used only where rows are sampled jointly or :math:`u` is drawn.
 
@@ -52,10 +55,12 @@ class GPOutputLayer(OutputLayer):
         pseudo_targets: Tensor,
         *,
         precision: float = 9.0,
+        bound: str = "titsias2009",
         name: str = "the output layer",
         jitter: float = 1e-6,
     ) -> None:
         super().__init__(kernel, pseudo_targets.shape[1], variance=1.0, name=name, jitter=jitter)
+        self.bound = bound
         self.pseudo = PseudoObservations(pseudo_targets, precision)
 
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
@@ -76,6 +81,5 @@ class GPOutputLayer(OutputLayer):
             - w.square().sum((-2, -1))
             + columns * (size - observed.trace - observed.log_det)
         )
-        return InducingOutputSample(
-            ProjectedSample(self, inducing, log_ratio, observed.projection, w)
-        )
+        function = ProjectedSample(self, inducing, log_ratio, observed.projection, w)
+        return self.outputs(function)

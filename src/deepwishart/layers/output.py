@@ -8,18 +8,28 @@ order, and only the sums are kept.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianPrior, GaussianSample
+from deepwishart.layers.gaussian import Columns, GaussianPrior, GaussianSample
 from deepwishart.likelihoods import Likelihood
 from deepwishart.random import Randomness
 
-__all__ = ["InducingOutputSample", "OutputLayer", "OutputSample", "Summary", "add_summaries"]
+__all__ = [
+    "BOUNDS",
+    "GaussianOutputLayer",
+    "InducingOutputLayer",
+    "InducingOutputSample",
+    "OutputLayer",
+    "OutputSample",
+    "Summary",
+    "add_summaries",
+]
 
+BOUNDS = ("titsias2009", "tight")
 Summary = tuple[Tensor, ...]
 
 
@@ -75,8 +85,8 @@ class OutputSample(ABC):
         """
 
 
-class OutputLayer(GaussianPrior, ABC):
-    """The last layer: a Gaussian process given the layer below.
+class OutputLayer(Columns, ABC):
+    """The last layer: Gaussian processes given the layer below.
 
     Check one of your own with :func:`deepwishart.testing.check_output_layer`.
 
@@ -90,6 +100,11 @@ class OutputLayer(GaussianPrior, ABC):
 
     #: Whether the bound and predictions need all training rows at once.
     needs_rows = False
+
+    @property
+    @abstractmethod
+    def priors(self) -> Sequence[GaussianPrior]:
+        """The priors of the columns, in order: one, or one for each group of them."""
 
     @abstractmethod
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
@@ -110,6 +125,14 @@ class OutputLayer(GaussianPrior, ABC):
         hidden layer; ``integrate=False`` is for layers that have inducing variables to draw."""
 
 
+class GaussianOutputLayer(GaussianPrior, OutputLayer):
+    """An output layer with one kernel for all columns."""
+
+    @property
+    def priors(self) -> Sequence[GaussianPrior]:
+        return [self]
+
+
 class InducingOutputSample(OutputSample):
     """Outputs whose posterior is fixed by the inducing points: rows are independent given it."""
 
@@ -118,11 +141,55 @@ class InducingOutputSample(OutputSample):
         self.log_ratio = function.log_ratio
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
-        mean, variance = self.function.moments(rows)
-        return (likelihood.expected_log_prob(targets, mean, variance).sum(-1),)
+        return (self.expected_log_prob(rows, targets, likelihood).sum(-1),)
+
+    def expected_log_prob(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Tensor:
+        r""":math:`\mathbb E_{\mathcal N(f_t; m_t, v_t)} \log p(y_t \mid f_t)`, ``(..., N)``."""
+        return likelihood.expected_log_prob(targets, *self.function.moments(rows))
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         return summary[0]
 
     def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
         return self.function
+
+
+class TightInducingOutputSample(InducingOutputSample):
+    r"""Rows with a variance of their own given the inducing points (Titsias, 2025).
+
+    Of the variance :math:`v_t = s_t + d_t` only :math:`s_t` comes from :math:`q(u)`; the rest
+    is the prior's given :math:`u`, :math:`d_t = k_{tt} - |L^{-1} k_t|^2`. With :math:`c_t d_t` in
+    its place the bound holds less the divergence of the two,
+
+    .. math:: \mathbb E_{\mathcal N(f_t; m_t, s_t + c_t d_t)} \log p(y_t \mid f_t)
+              - \tfrac12 (c_t - 1 - \log c_t), \qquad c_t = \frac1{1 + w_t d_t}.
+
+    Where the log density is :math:`-\tfrac12 w_t f_t^2` plus a linear function of :math:`f_t`, this
+    :math:`c_t` is the best, and the bound that of :math:`c_t = 1` with
+    :math:`\tfrac12 \log(1 + w_t d_t)` instead of :math:`\tfrac12 w_t d_t`. Elsewhere the better of
+    both is taken, row by row.
+    """
+
+    def expected_log_prob(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Tensor:
+        mean, variance = self.function.moments(rows)
+        plain = likelihood.expected_log_prob(targets, mean, variance)
+        weight = likelihood.curvature(targets, mean, variance)
+        if weight is None:
+            return plain
+        free = torch.minimum(self.function.unexplained(rows), variance)
+        shrink = 1.0 / (1.0 + weight * free)
+        tight = likelihood.expected_log_prob(targets, mean, variance - (1.0 - shrink) * free)
+        cost = 0.5 * (shrink - 1.0 - shrink.log()).sum(-1)
+        return torch.maximum(plain, tight - cost)
+
+
+class InducingOutputLayer(GaussianOutputLayer):
+    """An output layer whose posterior is fixed by its inducing points, for minibatches."""
+
+    #: ``"titsias2009"`` or ``"tight"``.
+    bound: str
+
+    def outputs(self, function: GaussianSample) -> InducingOutputSample:
+        """What the bound makes of the function's moments."""
+        tight = self.bound == "tight"
+        return (TightInducingOutputSample if tight else InducingOutputSample)(function)

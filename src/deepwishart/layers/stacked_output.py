@@ -3,6 +3,7 @@ below."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing, NamedPart, Rows
-from deepwishart.layers.gaussian import GaussianSample, JointMoments
+from deepwishart.layers.base import Inducing, Rows
+from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
 from deepwishart.random import Randomness
 
@@ -38,31 +39,40 @@ class StackedOutputLayer(OutputLayer):
     [torch.Size([5, 2]), torch.Size([5, 2])]
     """
 
-    def __init__(self, parts: list[OutputLayer]) -> None:
-        NamedPart.__init__(self, parts[0].name, parts[0].jitter)
+    def __init__(self, parts: Sequence[OutputLayer]) -> None:
+        width = sum(part.width for part in parts)
+        super().__init__(width, name=parts[0].name, jitter=parts[0].jitter)
         self.parts = nn.ModuleList(parts)
-        self.width = sum(part.width for part in parts)
-        self.variance = 1.0
 
     @property
-    def kernel(self) -> Kernel:  # type: ignore[override]
+    def outputs(self) -> list[OutputLayer]:
+        """The parts, in order."""
+        return [cast(OutputLayer, part) for part in self.parts]
+
+    @property
+    def priors(self) -> Sequence[GaussianPrior]:
+        return [prior for part in self.outputs for prior in part.priors]
+
+    @property
+    def kernel(self) -> Kernel:
         """The kernel of the first columns."""
-        return cast(OutputLayer, self.parts[0]).kernel
+        return self.priors[0].kernel
 
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
-        widths = [cast(OutputLayer, part).width for part in self.parts]
-        for part, columns in zip(self.parts, latents.split(widths, dim=-1), strict=True):
-            cast(OutputLayer, part).start_from(inducing, columns, precision)
+        widths = [part.width for part in self.outputs]
+        for part, columns in zip(self.outputs, latents.split(widths, dim=-1), strict=True):
+            part.start_from(inducing, columns, precision)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
-        functions = []
-        for part in self.parts:
-            sample = cast(OutputLayer, part).sample(inducing, random, integrate=integrate)
+        functions, kind = [], InducingOutputSample
+        for part in self.outputs:
+            sample = part.sample(inducing, random, integrate=integrate)
+            kind = type(cast(InducingOutputSample, sample))
             functions.append(cast(InducingOutputSample, sample).function)
         ratio = torch.stack([each.log_ratio for each in functions]).sum(0)
-        return InducingOutputSample(StackedSample(self, inducing, ratio, tuple(functions)))
+        return kind(StackedSample(self, inducing, ratio, tuple(functions)))
 
 
 @dataclass(frozen=True)
@@ -71,14 +81,17 @@ class StackedSample(GaussianSample):
 
     functions: tuple[GaussianSample, ...]
 
-    @property
-    def inducing(self) -> Inducing:
-        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
-
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         moments = [each.moments(rows) for each in self.functions]
         variances = [variance.expand_as(mean) for mean, variance in moments]
         return torch.cat([mean for mean, _ in moments], dim=-1), torch.cat(variances, dim=-1)
+
+    def unexplained(self, rows: Rows) -> Tensor:
+        parts = []
+        for each in self.functions:
+            left = each.unexplained(rows)
+            parts.append(left.expand(*left.shape[:-1], each.layer.width))
+        return torch.cat(parts, dim=-1)
 
     def joint_moments(self, rows: Rows) -> JointMoments:
         moments = [each.joint_moments(rows) for each in self.functions]

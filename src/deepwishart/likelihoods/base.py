@@ -101,6 +101,13 @@ class Likelihood(nn.Module, ABC):
         terms = self.distribution(latents).log_prob(y)
         return torch.tensordot(log_weights.exp(), terms.sum(-1), dims=1)
 
+    def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
+        r"""Weights :math:`w`, ``(..., N, num_latents)``, with which the expected log density is
+        about :math:`-\tfrac12 w v` as a function of the latents' variance; 0 for latents of which
+        it says nothing, ``None`` where nothing is known. Shapes as in
+        :meth:`expected_log_prob`."""
+        return None
+
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         """The targets, for latents with these moments (shapes as in :meth:`expected_log_prob`)."""
         latents, log_weights = self._nodes(mean, variance)

@@ -53,6 +53,10 @@ class Gaussian(Likelihood):
         terms = squares * (-0.5 * (-self.log_noise).exp())
         return terms.sum(-1) - 0.5 * (self.log_noise + math.log(2 * math.pi)).sum()
 
+    def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r""":math:`1 / \sigma^2`."""
+        return (-self.log_noise).exp().expand_as(mean)
+
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         r""":math:`\mathcal N(m, v + \sigma^2)`."""
         deviation = (variance + self.noise).sqrt().expand_as(mean)

@@ -72,6 +72,11 @@ class HeteroscedasticGaussian(Likelihood):
         squares, log_variance = self._expected_squares(y, mean, variance)
         return -0.5 * (squares + log_variance + math.log(2 * math.pi)).sum(-1)
 
+    def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r""":math:`\mathbb E\, e^{-g} / \sigma^2` for :math:`f`; none for :math:`g`."""
+        weight = self._weight(mean, variance)
+        return torch.cat([weight, torch.zeros_like(weight)], dim=-1)
+
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         (f, g), (v_f, v_g) = halves(mean, variance)
         log_noise, log_weights = self._noise_nodes(g, v_g)
@@ -88,9 +93,14 @@ class HeteroscedasticGaussian(Likelihood):
     def _expected_squares(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """The expectation of the squared error over its variance, and the expected logarithm of
         that variance."""
-        (f, g), (v_f, v_g) = halves(mean, variance)
+        (f, g), (v_f, _) = halves(mean, variance)
         log_variance = self.log_noise + g
-        return ((y - f).square() + v_f) * bounded_exp(0.5 * v_g - log_variance), log_variance
+        return ((y - f).square() + v_f) * self._weight(mean, variance), log_variance
+
+    def _weight(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """The expectation of one over the noise's variance."""
+        (_, g), (_, v_g) = halves(mean, variance)
+        return bounded_exp(0.5 * v_g - self.log_noise - g)
 
     def _noise_nodes(self, g: Tensor, v_g: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms ``(K, ..., N, D)`` of variances that noise may have, and of their weights."""
@@ -169,6 +179,13 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         peak = torch.lgamma(0.5 * (nu + 1.0)) - torch.lgamma(0.5 * nu) - 0.5 * (nu * math.pi).log()
         terms = peak - 0.5 * log_variance - 0.5 * (nu + 1.0) * (squares / nu).log1p()
         return terms.sum(-1)
+
+    def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r"""That of the Gaussian times the mean precision that the residual leaves,
+        :math:`(\nu + 1) / (\nu + \mathbb E r^2)`."""
+        squares, _ = self._expected_squares(y, mean, variance)
+        weight = self._weight(mean, variance) * (self.degrees + 1.0) / (self.degrees + squares)
+        return torch.cat([weight, torch.zeros_like(weight)], dim=-1)
 
     def _noise_nodes(self, g: Tensor, v_g: Tensor) -> tuple[Tensor, Tensor]:
         log_noise, log_weights = super()._noise_nodes(g, v_g)

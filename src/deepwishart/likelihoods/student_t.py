@@ -72,6 +72,12 @@ class StudentT(Likelihood):
         scale = self.scale.expand_as(latents)
         return torch.distributions.StudentT(self.degrees, latents, scale, validate_args=False)
 
+    def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        r"""The mean precision that the residual leaves,
+        :math:`(\nu + 1) / (\nu s^2 + (y - m)^2 + v)`."""
+        squares = (y - mean).square() + variance
+        return (self.degrees + 1.0) / (self.degrees * self.scale.square() + squares)
+
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         log_precision, log_weights = log_gamma_grid(0.5 * self.degrees, _NODES)
         nodes = log_precision.reshape(-1, *(1 for _ in mean.shape))

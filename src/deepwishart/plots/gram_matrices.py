@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from deepwishart.kernels import GramInducing
 from deepwishart.layers import InverseWishartLayer
 from deepwishart.model import DeepKernelProcess
 from deepwishart.plots.style import MAP, new_figure, tidy
@@ -52,7 +53,7 @@ def layer_grams(
     for number, (layer, sample) in enumerate(zip(model.layers, samples, strict=True), start=1):
         gram = sample if isinstance(layer, InverseWishartLayer) else sample @ sample.mT
         found[f"layer {number}"] = gram.mean(0)
-    found["output kernel"] = model.output.kernel.square_from_gram(gram).mean(0)
+    found["output kernel"] = model.output.priors[0].kernel.square(GramInducing(gram)).mean(0)
     return {name: matrix.cpu().numpy() for name, matrix in found.items()}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from deepwishart.kernels.base import Kernel
+from deepwishart.kernels import GramInducing, GramRows, Inducing, Kernel, Rows
 from deepwishart.numerics import linalg
+from deepwishart.numerics.gaussian import formed
 from deepwishart.testing.requirements import Requirements
 
 _ANY_NUMBER_OF_FEATURES = 3
@@ -19,11 +18,10 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     r"""Check all that the rest of the package takes for granted about a kernel.
 
     That it is a kernel: symmetric, positive semi-definite, its diagonal the limit of its entries.
-    That its forms agree: ``square``, ``cross`` and ``diagonal``, with and without batch dimensions,
-    from features and, unless it needs features, from Gram matrices; ``jittered_square`` and
-    ``lazy_cross``, which are the same with a factor and jitter. That its gradients are right at
-    generic points (in double precision), and finite where points coincide or vanish. That it keeps
-    the dtype and has no randomness.
+    That ``square``, ``cross`` and ``diagonal`` agree, with and without batch dimensions, jitter and
+    a variance, of features and, unless the kernel needs features, of Gram matrices. That its
+    gradients are right at generic points (in double precision), and finite where points coincide or
+    vanish. That it keeps the dtype and has no randomness.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> check_kernel(SquaredExponential(height=2.0, lengthscale=0.7))
@@ -33,7 +31,7 @@ def check_kernel(kernel: Kernel, *, dtype: torch.dtype = torch.float64, seed: in
     check.symmetry()
     check.diagonal()
     check.blocks()
-    check.with_variance_and_jitter()
+    check.variance_and_jitter()
     check.batches()
     check.positive()
     check.gram_form()
@@ -47,26 +45,17 @@ class _KernelCheck(Requirements):
     def points(self, *shape: int) -> Tensor:
         return self.normal(*shape, self.subject.num_features or _ANY_NUMBER_OF_FEATURES)
 
-    def forms(
-        self, x: Tensor, y: Tensor, jitter: float = _JITTER, variance: float = _VARIANCE
-    ) -> dict[str, Tensor]:
-        """All that the kernel says about features."""
-        lazy = self.subject.lazy_cross(x, y, variance)
-        return {
-            "square": self.subject.square(x),
-            "cross": self.subject.cross(x, y),
-            "diagonal": self.subject.diagonal(y),
-            "jittered_square": self.subject.jittered_square(x, jitter, variance),
-            "lazy_cross": lazy if isinstance(lazy, Tensor) else lazy.form(),
-        }
+    def cross(self, x: Inducing, y: Rows, variance: float = 1.0) -> Tensor:
+        return formed(self.subject.cross(x, y, variance=variance))
 
-    def gram_forms(self, ii: Tensor, it: Tensor, tt: Tensor) -> dict[str, Tensor]:
-        """The same of a Gram matrix, where there is a way from it."""
-        x, y = (matrix.diagonal(dim1=-2, dim2=-1) for matrix in (ii, tt))
+    def forms(
+        self, x: Inducing, y: Rows, jitter: float = 0.0, variance: float = 1.0
+    ) -> dict[str, Tensor]:
+        """All that the kernel says about features, or about Gram matrices."""
         return {
-            "square": self.subject.square_from_gram(ii),
-            "cross": self.subject.cross_from_gram(x, it, y),
-            "diagonal": self.subject.diagonal_from_gram(y),
+            "square": self.subject.square(x, jitter=jitter, variance=variance),
+            "cross": self.cross(x, y, variance),
+            "diagonal": self.subject.diagonal(y, variance=variance),
         }
 
     def dtype_and_determinism(self) -> None:
@@ -78,9 +67,10 @@ class _KernelCheck(Requirements):
 
     def symmetry(self) -> None:
         x, y = self.points(6), self.points(4)
-        square = self.subject.square(x)
-        self.require_equal(square, square.mT, "square is not exactly symmetric")
-        there, back = self.subject.cross(x, y), self.subject.cross(y, x)
+        for jitter in (0.0, _JITTER):
+            square = self.subject.square(x, jitter=jitter)
+            self.require_equal(square, square.mT, "square is not exactly symmetric")
+        there, back = self.cross(x, y), self.cross(y, x)
         self.require_close(back.mT, there, "it is not symmetric, k(x, y) and k(y, x) differ")
 
     def diagonal(self) -> None:
@@ -88,8 +78,8 @@ class _KernelCheck(Requirements):
         diagonal = self.subject.diagonal(points)
         found = self.subject.square(points).diagonal()
         self.require_equal(found, diagonal, "the diagonal of square is not exactly diagonal()")
-        found = self.subject.cross(points, points).diagonal()
-        violation = "on_diagonal is not what elementwise gives for a point with itself"
+        found = self.cross(points, points).diagonal()
+        violation = "diagonal is not what cross has for a point with itself"
         # A cusp turns the rounding of a squared distance into its square root.
         self.require_close(found, diagonal, violation, tolerance=30.0 * self.eps**0.5)
 
@@ -97,18 +87,16 @@ class _KernelCheck(Requirements):
         x, y = self.points(5), self.points(4)
         everything = self.subject.square(torch.cat([x, y]))
         blocks = everything[:5, :5], everything[:5, 5:], everything[5:, 5:].diagonal()
-        for (name, value), block in zip(self.forms(x, y).items(), blocks, strict=False):
+        for (name, value), block in zip(self.forms(x, y).items(), blocks, strict=True):
             self.require_close(value, block, f"{name} is not a block of square")
 
-    def with_variance_and_jitter(self) -> None:
+    def variance_and_jitter(self) -> None:
         x, y = self.points(5), self.points(4)
-        for jitter, variance in ((0.0, 1.0), (_JITTER, _VARIANCE)):
-            square, cross, _, jittered, lazy = self.forms(x, y, jitter, variance).values()
-            expected = linalg.add_jitter(square, jitter) * variance
-            violation = "jittered_square is not variance times square, with jitter"
-            self.require_close(jittered, expected, violation)
-            self.require_equal(jittered, jittered.mT, "jittered_square is not exactly symmetric")
-            self.require_close(lazy, cross * variance, "lazy_cross is not variance times cross")
+        plain = self.forms(x, y)
+        plain["square"] = linalg.add_jitter(plain["square"], _JITTER)
+        for name, value in self.forms(x, y, _JITTER, _VARIANCE).items():
+            violation = f"{name} with variance and jitter is not variance times it, with jitter"
+            self.require_close(value, plain[name] * _VARIANCE, violation)
 
     def batches(self) -> None:
         one, first, second = self.points(5), self.points(2, 3, 5), self.points(2, 3, 4)
@@ -136,21 +124,24 @@ class _KernelCheck(Requirements):
             self.require(positive, f"square is not positive semi-definite, {violation}")
 
     def gram_form(self) -> None:
+        x, y = self.points(5), self.points(4)
         if self.subject.needs_features:
             try:
-                self.subject.square_from_gram(torch.eye(5, dtype=self.dtype, device=self.device))
+                self.subject.square(GramInducing(x @ x.mT))
             except ValueError:
                 return
             self.require(False, "it says that it needs features, but accepts a Gram matrix")
-        for shape in ((), (2,)):
-            points = self.points(*shape, 5), self.points(*shape, 4)
-            found, expected = self.gram_forms(*_gram(*points)), self.forms(*points)
-            for name, block in (("square", "ii"), ("cross", "it"), ("diagonal", "diagonal")):
-                violation = f"the {block} block from features and from a Gram matrix differ"
-                self.require_close(found[name], expected[name], violation)
-                self.require_value(f"{name}_from_gram", found[name])
-            square = found["square"]
-            self.require_equal(square, square.mT, "square_from_gram is not exactly symmetric")
+        for a, b in ((x, y), (x.expand(2, -1, -1), self.points(2, 4))):
+            for joint in (False, True):
+                expected = self.forms(a, b, _JITTER, _VARIANCE)
+                for name, found in self.forms(*_gram(a, b, joint), _JITTER, _VARIANCE).items():
+                    violation = f"{name} of features and of their Gram matrix differ"
+                    self.require_close(found, expected[name], violation)
+                    self.require_value(f"{name} of a Gram matrix", found)
+            square = self.subject.square(_gram(a, b, joint=True)[1])
+            self.require_equal(square, square.mT, "square of a Gram matrix is not symmetric")
+            violation = "square of features and of rows with a Gram matrix differ"
+            self.require_close(square, self.subject.square(b), violation)
 
     def gradients_are_finite(self) -> None:
         x, y = self.points(6), self.points(4)
@@ -163,7 +154,7 @@ class _KernelCheck(Requirements):
         x, y = (z.detach().clone().requires_grad_() for z in points)
         found = {"features": self.forms(x, y)}
         if not self.subject.needs_features:
-            found["a Gram matrix"] = self.gram_forms(*_gram(x, y))
+            found["a Gram matrix"] = self.forms(*_gram(x, y))
         for form, values in found.items():
             finite = all(value.isfinite().all() for value in values.values())
             self.require(finite, f"from {form} it is not finite where {where}")
@@ -172,14 +163,23 @@ class _KernelCheck(Requirements):
 
     def gradients_are_right(self) -> None:
         self.subject.double()
-        points = self.points(4).double(), self.points(3).double()
-        cases: dict[str, Any] = {"features": (self.forms, points)}
+        x, y = self.points(4).double(), self.points(3).double()
+
+        def values(x: Inducing, y: Rows) -> tuple[Tensor, ...]:
+            return tuple(self.forms(x, y, _JITTER, _VARIANCE).values())
+
+        what = "the gradient with respect to {} and parameters"
+        self.require_slopes(values, (x, y), what.format("features"))
         if not self.subject.needs_features:
-            cases["the Gram matrix"] = (self.gram_forms, _gram(*points))
-        for name, (forms, inputs) in cases.items():
-            what = f"the gradient with respect to {name} and parameters"
-            self.require_slopes(lambda *x, forms=forms: tuple(forms(*x).values()), inputs, what)
+            (gram,), rows = _gram(x, y)
+            self.require_slopes(
+                lambda ii, it, tt: values(GramInducing(ii), GramRows(it, tt)),
+                (gram, *rows),
+                what.format("the Gram matrix"),
+            )
 
 
-def _gram(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return x @ x.mT, x @ y.mT, y @ y.mT
+def _gram(x: Tensor, y: Tensor, joint: bool = False) -> tuple[GramInducing, GramRows]:
+    """Features by way of their inner products."""
+    own = y @ y.mT if joint else y.square().sum(-1)
+    return GramInducing(x @ x.mT), GramRows(x @ y.mT, own)

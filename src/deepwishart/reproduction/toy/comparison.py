@@ -175,7 +175,7 @@ def run_one(
     # Gram matrices of the last hidden layer, and the output layer's correlations given them.
     features = samples.layers[-1]
     with torch.no_grad():
-        kernels = model.output.kernel.square(features)
+        kernels = model.output.priors[0].kernel.square(features)
     numbers = {
         "elbo": bound.mean,
         "elbo_se": bound.standard_error,
