@@ -123,19 +123,12 @@ Damage = Callable[[Path, random.Random], tuple[str, bool]]
 
 
 def _bytes(folder: Path, rng: random.Random) -> tuple[str, bool]:
-    """Bytes of a file; the checksums stay as they were."""
-    name = rng.choice((*FILES, "../run.json"))
+    """Bytes of a file, whose checksum is made to fit or stays as it was."""
+    sealed = rng.random() < 0.3
+    name = rng.choice(FILES[1:] if sealed else (*FILES, "../run.json"))
     what, data = damage_bytes((folder / name).read_bytes(), rng)
     (folder / name).write_bytes(data)
-    return f"{name}: {what}", False
-
-
-def _sealed_bytes(folder: Path, rng: random.Random) -> tuple[str, bool]:
-    """Bytes of a file whose checksum is made to fit."""
-    name = rng.choice(FILES[1:])
-    what, data = damage_bytes((folder / name).read_bytes(), rng)
-    (folder / name).write_bytes(data)
-    return f"{name}: {what}, resealed", True
+    return f"{name}: {what}{', resealed' * sealed}", sealed
 
 
 def _odd_value(folder: Path, rng: random.Random) -> tuple[str, bool]:
@@ -222,9 +215,13 @@ def _odd_header(folder: Path, rng: random.Random) -> tuple[str, bool]:
 
 
 def _odd_text(folder: Path, rng: random.Random) -> tuple[str, bool]:
-    """Files that are no JSON, or too much of it."""
+    """Files in another encoding, that are no JSON, or too much of it."""
     name = rng.choice(FILES[:2])
     text = (folder / name).read_text()
+    if rng.random() < 0.4:
+        encoding = rng.choice(ENCODINGS)
+        (folder / name).write_bytes(text.encode(encoding, errors="replace"))
+        return f"{name} in {encoding}", True
     depth = rng.choice((100, 1000, 100_000))
     deep = '{"a":' * depth + "1" + "}" * depth
     first = rng.choice(("{", '"content": {'))
@@ -241,12 +238,6 @@ def _odd_text(folder: Path, rng: random.Random) -> tuple[str, bool]:
     )
     (folder / name).write_text(changed)
     return f"{name}: odd text", True
-
-
-def _encoding(folder: Path, rng: random.Random) -> tuple[str, bool]:
-    name, encoding = rng.choice(FILES[:2]), rng.choice(ENCODINGS)
-    (folder / name).write_bytes((folder / name).read_text().encode(encoding, errors="replace"))
-    return f"{name} in {encoding}", True
 
 
 def _odd_files(folder: Path, rng: random.Random) -> tuple[str, bool]:
@@ -267,8 +258,8 @@ def _odd_files(folder: Path, rng: random.Random) -> tuple[str, bool]:
 
 
 DAMAGES: tuple[Damage, ...] = (
-    *(_bytes, _bytes, _sealed_bytes, _odd_value, _odd_value, _odd_value, _odd_value),
-    *(_odd_tensor, _odd_tensor, _odd_header, _odd_text, _encoding, _odd_files),
+    *(_bytes, _bytes, _bytes, _odd_value, _odd_value, _odd_value, _odd_value),
+    *(_odd_tensor, _odd_tensor, _odd_header, _odd_text, _odd_text, _odd_files),
 )
 
 

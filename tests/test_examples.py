@@ -2,16 +2,18 @@
 
 import importlib.util
 import re
+from collections.abc import Callable
 from math import log, pi
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
 
-from deepwishart import plots
+from deepwishart import Randomness, plots
 from deepwishart.testing import check_kernel, check_layer, check_likelihood
 
 pytestmark = pytest.mark.slow
@@ -186,37 +188,37 @@ def test_distributions_alone(capsys) -> None:
 
 # ---- the code of the page "Extending" fulfils the contracts, in both precisions -----------------
 
-PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
 
-
-@PRECISIONS
-@pytest.mark.parametrize("weight", [0.3, 5.0])
-def test_kernel_of_the_extending_page(dtype: torch.dtype, weight: float) -> None:
-    check_kernel(load("custom_kernel").NeuralNetwork(height=2.0, weight=weight), dtype=dtype)
-
-
-@PRECISIONS
-def test_layer_of_the_extending_page(dtype: torch.dtype) -> None:
+def a_layer() -> Any:
     module = load("custom_layer")
-    points = torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    layer = module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1")
-    check_layer(layer, points, dtype=dtype)
+    return module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1")
+
+
+POINTS = torch.linspace(-1, 1, 10, dtype=torch.float64).reshape(5, 2)
+CONTRACTS: dict[str, Callable[[torch.dtype], None]] = {
+    f"kernel, weight {weight}": lambda dtype, weight=weight: check_kernel(
+        load("custom_kernel").NeuralNetwork(height=2.0, weight=weight), dtype=dtype
+    )
+    for weight in (0.3, 5.0)
+}
+CONTRACTS |= {
+    f"likelihood, {outputs} outputs": lambda dtype, outputs=outputs: check_likelihood(
+        load("custom_likelihood").StudentT(outputs, noise=0.5, degrees=4.0), dtype=dtype
+    )
+    for outputs in (1, 2)
+}
+CONTRACTS["layer"] = lambda dtype: check_layer(a_layer(), POINTS, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
+@pytest.mark.parametrize("part", CONTRACTS)
+def test_parts_of_the_extending_page_fulfil_their_contracts(part: str, dtype: torch.dtype) -> None:
+    CONTRACTS[part](dtype)
 
 
 def test_layer_of_the_extending_page_can_be_its_prior() -> None:
-    module = load("custom_layer")
-    layer = module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1").double()
+    layer = a_layer().double()
     with torch.no_grad():
         layer.log_std.zero_()
-    points = torch.linspace(-1, 1, 5, dtype=torch.float64).unsqueeze(-1)
-    log_ratio = layer.sample(points, module.dw.Randomness(20)).log_ratio
+    log_ratio = layer.sample(POINTS, Randomness(20)).log_ratio
     torch.testing.assert_close(log_ratio, torch.zeros_like(log_ratio), atol=1e-12, rtol=0)
-
-
-@PRECISIONS
-@pytest.mark.parametrize(("num_outputs", "degrees"), [(1, 4.0), (2, 7.0)])
-def test_likelihood_of_the_extending_page(
-    dtype: torch.dtype, num_outputs: int, degrees: float
-) -> None:
-    likelihood = load("custom_likelihood").StudentT(num_outputs, noise=0.5, degrees=degrees)
-    check_likelihood(likelihood, dtype=dtype)
