@@ -61,10 +61,10 @@ def answers(
     if "failed" in prepared:
         raise RuntimeError(prepared["failed"])
     for number in numbers:
-        if time.monotonic() > end:
-            return
         folder, rng = root / "case", seeded(kind, seed, number)
         yield number, _fork(lambda folder=folder, rng=rng: suite.run(rng, folder), folder)
+        if time.monotonic() > end:
+            return
 
 
 def _fork(work: Callable[[], Outcome | None], folder: Path) -> dict[str, Any]:
