@@ -107,8 +107,8 @@ class Calls:
             "Protocol.named": _call(training.Protocol.named, name="fast", num_rows=5),
             "CheckpointStore": _call(training.CheckpointStore, directory="x", every_steps=5),
             "Randomness": _call(dw.Randomness, num_samples=2, generator=generator),
-            "kernels.make": _call(dw.kernels.make, name="matern32", num_features=2),
-            "likelihoods.Gaussian": _call(dw.likelihoods.Gaussian, num_outputs=1),
+            "kernels.make": (dw.kernels.make, {"name": "matern32", "num_features": 2}),
+            "likelihoods.Gaussian": (dw.likelihoods.Gaussian, {"num_outputs": 1, "noise": 0.1}),
         }
 
     def _methods(self, rng: random.Random, folder: Path) -> dict[str, Call]:
