@@ -27,31 +27,44 @@ def witness(X, y):
     return GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(X.numpy(), y.numpy())
 
 
+def set_kernel(kernel):
+    """Known values; the model divides inputs by sqrt(number of features), hence lengthscales."""
+    kernel.log_lengthscale.data.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
+    kernel.log_height.data.fill_(math.log(HEIGHT))
+
+
 def exact_model(process, X, y):
     model = dw.build(process, X, y, depth=1, num_inducing=30, noise=NOISE, jitter=1e-12)
+    set_kernel(model.output.kernel)
     with torch.no_grad():
         model.inducing_inputs.copy_(X)
-        # The model divides inputs by sqrt(number of features), hence the lengthscales too.
-        kernel = model.output.kernel
-        kernel.log_lengthscale.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
-        kernel.log_height.fill_(math.log(HEIGHT))
-        model.output.pseudo.targets.copy_(y[:, None])
+        model.output.pseudo.targets.copy_(y.reshape(30, -1))
         model.output.pseudo.log_precision.fill_(-math.log(NOISE))
     return model
 
 
-@pytest.mark.parametrize("process", ["dwp", "dgp", "diwp"])
-def test_elbo_is_the_log_marginal_likelihood(process, data):
-    X, y, _ = data
-    expected = witness(X, y).log_marginal_likelihood_value_ / len(y)
-    bound = dw.elbo(exact_model(process, X, y), X, y, num_data=len(y))
-    assert abs(bound.item() - expected) < 1e-6
+def whitened_model(X, y):
+    model = dw.build("dsvi", X, y, depth=1, num_inducing=30, noise=NOISE, jitter=1e-10)
+    layer, eye = model.output, torch.eye(30, dtype=X.dtype)
+    set_kernel(layer.kernel)
+    with torch.no_grad():
+        layer.whitened.inputs.copy_(X / math.sqrt(2))
+        K = layer.kernel.square(layer.whitened.inputs)
+        L = torch.linalg.cholesky(K + 1e-10 * HEIGHT * eye)
+        S = torch.linalg.inv(eye + L.mT @ L / NOISE)
+        layer.whitened.set((S @ L.mT @ y / NOISE)[:, None], torch.linalg.cholesky(S)[None])
+    return model
 
 
-def test_predictive_is_gp_regression(data):
+@pytest.mark.parametrize("process", ["dwp", "dgp", "diwp", "dsvi"])
+def test_the_bound_is_the_evidence_and_the_prediction_gp_regression(process, data):
     X, y, new = data
-    mean, std = witness(X, y).predict(new.numpy(), return_std=True)
-    predictive = exact_model("dwp", X, y).predict(new, num_samples=3)
+    gp = witness(X, y)
+    model = whitened_model(X, y) if process == "dsvi" else exact_model(process, X, y)
+    bound = dw.elbo(model, X, y, num_data=len(y))
+    assert abs(bound.item() - gp.log_marginal_likelihood_value_ / len(y)) < 1e-6
+    mean, std = gp.predict(new.numpy(), return_std=True)
+    predictive = model.predict(new, num_samples=3)
     np.testing.assert_allclose(predictive.mean, mean, atol=1e-6)
     np.testing.assert_allclose(predictive.stddev, std, atol=1e-6)
 
@@ -65,38 +78,10 @@ def test_sampled_output_layer_weighs_every_sample_by_the_evidence(data):
     torch.testing.assert_close(estimates, torch.full_like(estimates, expected), atol=1e-5, rtol=0)
 
 
-def test_whitened_sparse_gp_reaches_the_exact_posterior(data):
-    X, y, new = data
-    model = dw.build("dsvi", X, y, depth=1, num_inducing=30, noise=NOISE, jitter=1e-10)
-    gp = witness(X, y)
-    with torch.no_grad():
-        layer = model.output
-        layer.whitened.inputs.copy_(X / math.sqrt(2))
-        layer.kernel.log_lengthscale.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
-        layer.kernel.log_height.fill_(math.log(HEIGHT))
-        K = layer.kernel.square(layer.whitened.inputs)
-        L = torch.linalg.cholesky(K + 1e-10 * HEIGHT * torch.eye(30, dtype=K.dtype))
-        S = torch.linalg.inv(torch.eye(30, dtype=K.dtype) + L.mT @ L / NOISE)
-        layer.whitened.set((S @ L.mT @ y / NOISE)[:, None], torch.linalg.cholesky(S)[None])
-    bound = dw.elbo(model, X, y, num_data=len(y))
-    assert abs(bound.item() - gp.log_marginal_likelihood_value_ / len(y)) < 1e-6
-    mean, std = gp.predict(new.numpy(), return_std=True)
-    predictive = model.predict(new, num_samples=1)
-    np.testing.assert_allclose(predictive.mean, mean, atol=1e-6)
-    np.testing.assert_allclose(predictive.stddev, std, atol=1e-6)
-
-
 def test_two_target_columns_are_two_gps(data):
     X, y, new = data
     both = torch.stack([y, 3 * y + X[:, 0]], dim=1)
-    model = dw.build("dwp", X, both, depth=1, num_inducing=30, noise=NOISE, jitter=1e-12)
-    with torch.no_grad():
-        model.inducing_inputs.copy_(X)
-        kernel = model.output.kernel
-        kernel.log_lengthscale.copy_(torch.tensor(LENGTHSCALES / math.sqrt(2)).log())
-        kernel.log_height.fill_(math.log(HEIGHT))
-        model.output.pseudo.targets.copy_(both)
-        model.output.pseudo.log_precision.fill_(-math.log(NOISE))
+    model = exact_model("dwp", X, both)
     gps = [witness(X, column) for column in both.mT]
     expected = sum(gp.log_marginal_likelihood_value_ for gp in gps) / len(y)
     assert abs(dw.elbo(model, X, both, num_data=len(y)).item() - expected) < 1e-6

@@ -56,6 +56,17 @@ def test_three_layer_priors_agree_layer_by_layer(width, kernel):
         same_law(wishart.outputs[:, row], features.outputs[:, row])
 
 
+def test_columns_with_kernels_of_their_own_have_them_in_the_prior():
+    X, y = inputs(4, 3), inputs(4, 1)
+    model = dw.build("dwp", X, y, num_inducing=4, likelihood="heteroscedastic")
+    _, noises = model.output.priors
+    noises.kernel.log_height.data.fill_(2.0).log_()
+    drawn = dw.sample_prior(model, X, SAMPLES, torch.Generator().manual_seed(1)).outputs
+    same_law(drawn[:, 0, 0], drawn[:, 0, 1] / 2.0**0.5)
+    assert stats.ks_2samp(drawn[:, 0, 0].numpy(), drawn[:, 0, 1].numpy()).pvalue < 1e-3
+    assert float(torch.corrcoef(drawn[:, 0].mT)[0, 1].abs()) < 5 / SAMPLES**0.5
+
+
 def prior_layer(process: str, width: int, X: torch.Tensor):
     """The first hidden layer of a model whose approximate posterior is its prior."""
     model = dw.build(process, X, X[:, :1], depth=2, width=width, num_inducing=len(X), jitter=1e-10)
@@ -136,13 +147,3 @@ def test_rows_do_not_depend_on_the_choice_of_root(width):
     # The choice matters for features themselves, so the test above could have failed.
     first = stats.ks_2samp((sampled[:, 0, 0]).numpy(), (sampled @ rotation.mT)[:, 0, 0].numpy())
     assert first.pvalue < 1e-3
-
-
-@pytest.mark.parametrize("process", ["dwp", "dgp", "diwp"])
-def test_a_row_is_sampled_alike_alone_and_in_a_batch(process):
-    X, rows = inputs(3, 2), inputs(6, 2, seed=5)
-    model, layer = prior_layer(process, 3, X)
-    alone = joint_gram(model, layer, rows[:1], joint=False, seed=1)
-    batch = joint_gram(model, layer, rows, joint=False, seed=2)
-    same_law(alone[:, 3, 3], batch[:, 3, 3])
-    same_law(alone[:, 0, 3], batch[:, 0, 3])

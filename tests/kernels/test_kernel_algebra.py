@@ -66,11 +66,9 @@ def test_multiples_from_either_side(points: tuple[Tensor, Tensor], number: float
 
 def test_more_than_two_parts(points: tuple[Tensor, Tensor]) -> None:
     parts = [SquaredExponential(dtype=F64), Linear(dtype=F64), Matern12(dtype=F64)]
-    matrices = [part.square(points[1]) for part in parts]
-    total = Sum(*parts).square(points[1])
-    torch.testing.assert_close(total, matrices[0] + matrices[1] + matrices[2])
-    product = Product(*parts).square(points[1])
-    torch.testing.assert_close(product, matrices[0] * matrices[1] * matrices[2])
+    matrices = torch.stack([part.square(points[1]) for part in parts])
+    torch.testing.assert_close(Sum(*parts).square(points[1]), matrices.sum(0))
+    torch.testing.assert_close(Product(*parts).square(points[1]), matrices.prod(0))
 
 
 def test_a_kernel_used_twice_shares_its_parameters() -> None:
@@ -79,17 +77,20 @@ def test_a_kernel_used_twice_shares_its_parameters() -> None:
 
 
 @pytest.mark.parametrize("other", ["linear", None, torch.ones(2)], ids=str)
-def test_operators_refuse_what_is_not_a_kernel(other: Any) -> None:
+@pytest.mark.parametrize("combine", [operator.add, operator.mul])
+def test_operators_refuse_what_is_not_a_kernel(combine: Callable[..., Any], other: Any) -> None:
     with pytest.raises(TypeError):
-        Linear() + other
-    with pytest.raises(TypeError):
-        Linear() * other
+        combine(Linear(), other)
 
 
-def test_combinations_refuse_what_is_not_a_kernel() -> None:
-    with pytest.raises(ValueError, match="Sum combines kernels; got nothing"):
-        Sum()
-    with pytest.raises(ValueError, match="Product combines kernels; got Linear, str"):
-        Product(Linear(), "matern12")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="height must be a positive number"):
-        -1.0 * Linear()
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Sum(), "Sum combines kernels; got nothing"),
+        (lambda: Product(Linear(), "matern12"), "Product combines kernels; got Linear, str"),
+        (lambda: -1.0 * Linear(), "height must be a positive number"),
+    ],
+)
+def test_combinations_refuse_what_is_not_a_kernel(make: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()

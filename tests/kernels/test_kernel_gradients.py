@@ -1,35 +1,33 @@
-"""Gradients where they are delicate, and what the fast path of the squared exponential costs."""
+"""Gradients where they are delicate, and the fast path of the squared exponential."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from deepwishart.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
 from deepwishart.kernels.arc_cosine import relu_correlation, step_correlation
 from deepwishart.kernels.elementary import safe_sqrt
 
 F64 = torch.float64
-SMOOTH = [Matern12.profile, Matern32.profile, Matern52.profile, safe_sqrt]
+DISTANCES, COSINES = (0.01, 0.5, 1.0, 7.0), (-0.9, -0.1, 0.3, 0.8)
 
 
-@pytest.mark.parametrize("function", SMOOTH, ids=lambda f: f.__qualname__)
-def test_first_and_second_derivative_of_profiles(function: Callable[[Tensor], Tensor]) -> None:
-    value = torch.tensor([0.01, 0.5, 1.0, 7.0], dtype=F64, requires_grad=True)
+@pytest.mark.parametrize(
+    ("function", "where"),
+    [
+        *((f, DISTANCES) for f in (Matern12.profile, Matern32.profile, Matern52.profile)),
+        (safe_sqrt, DISTANCES),
+        *((f, COSINES) for f in (step_correlation, relu_correlation)),
+    ],
+)
+def test_first_and_second_derivative(
+    function: Callable[[Tensor], Tensor], where: tuple[float, ...]
+) -> None:
+    value = torch.tensor(where, dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(function, value)
     assert torch.autograd.gradgradcheck(function, value, atol=1e-4)
-
-
-@pytest.mark.parametrize("function", [step_correlation, relu_correlation], ids=lambda f: f.__name__)
-def test_first_and_second_derivative_of_correlations(
-    function: Callable[[Tensor], Tensor],
-) -> None:
-    cosine = torch.tensor([-0.9, -0.1, 0.3, 0.8], dtype=F64, requires_grad=True)
-    assert torch.autograd.gradcheck(function, cosine)
-    assert torch.autograd.gradgradcheck(function, cosine)
 
 
 @pytest.mark.parametrize(
@@ -91,46 +89,6 @@ def test_fast_squared_exponential_equals_the_derived_one(
         ]
         for actual, expected in zip(*gradients, strict=True):
             torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
-
-
-class _LargeOperations(TorchDispatchMode):
-    """Records the operations whose result has at least so many entries."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-        self.names: list[str] = []
-        self.storages: set[int] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor) and result.numel() >= self.size:
-            self.names.append(func.overloadpacket.__name__)
-            self.storages.add(result.untyped_storage().data_ptr())
-        return result
-
-
-@pytest.mark.parametrize(
-    ("shapes", "product"),
-    [
-        (((30, 3), (40, 3)), "mm"),
-        (((2, 30, 3), (2, 40, 3)), "bmm"),
-        (((30, 3), (2, 40, 3)), "bmm"),
-        (((2, 30, 3), (40, 3)), "bmm"),
-    ],
-    ids=str,
-)
-def test_cross_makes_one_product_then_works_in_place(
-    shapes: tuple[tuple[int, ...], tuple[int, ...]], product: str
-) -> None:
-    first, second = (torch.ones(shape, requires_grad=True) for shape in shapes)
-    with _LargeOperations(30 * 40) as large:
-        SquaredExponential().cross(first, second).form()
-    computations = [name for name in large.names if name not in ("_unsafe_view", "detach")]
-    assert computations == [product, "clamp_", "exp_"]
-    assert len(large.storages) == 1
 
 
 def test_square_of_squared_exponential_never_exceeds_its_height() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.integrate
-import scipy.stats
 import sklearn.gaussian_process.kernels as witness
 import torch
 from torch import Tensor
@@ -112,30 +111,21 @@ def test_arc_cosine_is_an_integral_over_directions(order: int) -> None:
 
 
 @pytest.mark.parametrize("order", [0, 1])
-def test_arc_cosine_is_a_wide_layer_with_biases(order: int) -> None:
-    """The mean over many hidden units with weights N(0, I) and biases N(0, b)."""
-    bias, height = 0.6, 1.7
-    sobol = scipy.stats.qmc.Sobol(4, rng=np.random.default_rng(0))
-    weights = scipy.stats.norm.ppf(sobol.random_base2(17))
-    activation = [z @ weights[:, :3].T + bias**0.5 * weights[:, 3] for z in (FIRST, SECOND)]
-    hidden = [np.maximum(a, 0.0) if order == 1 else (a > 0).astype(float) for a in activation]
-    expected = 2.0 * height * hidden[0] @ hidden[1].T / len(weights)
-    kernel = ArcCosine(order, height, bias, dtype=torch.float64)
-    value = kernel.cross(torch.as_tensor(FIRST), torch.as_tensor(SECOND)).detach()
-    np.testing.assert_allclose(value, expected, atol=5e-3)
+def test_a_bias_is_a_constant_feature(order: int) -> None:
+    bias, points = 0.6, torch.as_tensor(FIRST)
+    appended = torch.cat([points, torch.full((len(points), 1), bias**0.5)], dim=1)
+    found = ArcCosine(order, 1.7, bias, dtype=F64).square(points)
+    expected = ArcCosine(order, 1.7, bias=0.0, dtype=F64).square(appended)
+    torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(("order", "expected"), [(0, 1.5), (1, 1.5 * 25.0)])
-def test_arc_cosine_keeps_the_scale(order: int, expected: float) -> None:
-    kernel = ArcCosine(order, height=1.5, bias=0.0)
-    assert kernel.diagonal(torch.tensor([[3.0, 4.0]])).item() == pytest.approx(expected)
-
-
-def test_arc_cosine_without_bias_treats_zero_as_orthogonal() -> None:
-    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
-    matrix = ArcCosine(0, bias=0.0, dtype=torch.float64).square(points)
-    expected = torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
-    torch.testing.assert_close(matrix.detach(), expected.double())
+def test_arc_cosine_without_bias_keeps_the_scale_and_treats_zero_as_orthogonal() -> None:
+    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
+    steps = ArcCosine(0, 1.5, bias=0.0, dtype=torch.float64)
+    expected = 1.5 * torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
+    torch.testing.assert_close(steps.square(points).detach(), expected.double())
+    relus = ArcCosine(1, 1.5, bias=0.0, dtype=torch.float64)
+    assert relus.diagonal(points)[2].item() == pytest.approx(1.5 * 25.0)
 
 
 def test_rational_quadratic_becomes_squared_exponential() -> None:

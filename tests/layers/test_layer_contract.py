@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from deepwishart.kernels import ArcCosine, Matern52, SquaredExponential
 from deepwishart.layers import (
@@ -29,6 +28,7 @@ from deepwishart.layers import (
 from deepwishart.layers.gaussian import ProjectedSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.testing import check_layer, check_output_layer
+from tests.sabotage import broken
 
 GENERATOR = torch.Generator().manual_seed(0)
 POINTS = torch.randn(5, 2, generator=GENERATOR, dtype=torch.float64)
@@ -43,8 +43,8 @@ def wishart(width: int, cls: type[WishartLayer] = WishartLayer, **options) -> Wi
     return cls(options.pop("kernel", kernel()), width, 5, **options)
 
 
-def away_from_the_prior(layer: DoublyStochasticOutputLayer) -> DoublyStochasticOutputLayer:
-    """At the prior, the moments of rows do not depend on lengthscales."""
+def _started(layer: OutputLayer) -> OutputLayer:
+    """Away from the prior, where no data have a gradient for the kernel."""
     layer.start_from(POINTS, TARGETS[:, : layer.width], precision=9.0)
     return layer
 
@@ -71,7 +71,7 @@ OUTPUTS = {
         [GPOutputLayer(kernel(), TARGETS[:, :2]), GPOutputLayer(kernel(), 0.3 * TARGETS[:, 2:])]
     ),
     "stacked, doubly stochastic": StackedOutputLayer(
-        [away_from_the_prior(DoublyStochasticOutputLayer(kernel(), POINTS, 1)) for _ in range(3)]
+        [_started(DoublyStochasticOutputLayer(kernel(), POINTS, 1)) for _ in range(3)]
     ),
     "collapsed": CollapsedOutputLayer(kernel(), 3),
     "collapsed, matern": CollapsedOutputLayer(Matern52(dtype=torch.float64), 1),
@@ -109,94 +109,46 @@ def test_inducing_points_need_two_dimensions() -> None:
 
 
 class _ChangedSample(LayerSample):
-    """A sample of which a layer changes what it says."""
+    """A sample that says something else of what it is given a change for."""
 
-    def __init__(self, layer: Layer, sample: LayerSample, integrate: bool) -> None:
-        self.layer, self.sample, self.integrate = layer, sample, integrate
+    def __init__(self, sample, integrate, ratio, inducing, rows) -> None:
+        self.sample, self._inducing, self._rows = sample, inducing, rows
+        self.log_ratio = ratio(sample.log_ratio, integrate) if ratio else sample.log_ratio
 
     @property
     def inducing(self):
-        return self.layer.change_inducing(self.sample.inducing)
-
-    @property
-    def log_ratio(self):
-        return self.layer.change_ratio(self.sample.log_ratio, self.integrate)
+        return self._inducing(self.sample.inducing) if self._inducing else self.sample.inducing
 
     def rows(self, rows, random, joint=False):
-        return self.layer.change_rows(self.sample, rows, random, joint)
+        draw = self._rows or (lambda sample, *arguments: sample.rows(*arguments))
+        return draw(self.sample, rows, random, joint)
 
 
-class _Changes:
-    """Nothing, in this class."""
+def changed(kind=WishartLayer, ratio=None, inducing=None, rows=None) -> Layer:
+    """A layer whose sample says something else of its ``log_ratio``, its ``inducing`` points or
+    its ``rows``."""
 
-    def sample(self, inducing, random, *, integrate=True):
-        return _ChangedSample(
-            self, super().sample(inducing, random, integrate=integrate), integrate
-        )
+    def sample(self, parent, points, random, *, integrate=True):
+        found = parent(points, random, integrate=integrate)
+        return _ChangedSample(found, integrate, ratio, inducing, rows)
 
-    def change_inducing(self, inducing):
-        return inducing
-
-    def change_ratio(self, ratio, integrate):
-        return ratio
-
-    def change_rows(self, sample, rows, random, joint):
-        return sample.rows(rows, random, joint)
-
-
-class _Changed(_Changes, WishartLayer):
-    pass
-
-
-class _ChangedGram(_Changes, InverseWishartLayer):
-    pass
+    made = broken(kind, sample=sample)
+    return made(kernel(), 5) if kind is InverseWishartLayer else wishart(2, made)
 
 
 def test_the_unbroken_relatives_of_the_broken_layers_pass() -> None:
-    check_layer(wishart(2, _Changed), POINTS)
-    check_layer(_inverse_wishart(_ChangedGram), POINTS)
+    check_layer(changed(), POINTS)
+    check_layer(changed(InverseWishartLayer), POINTS)
 
 
-class _WrongSign(_Changed):
-    def change_ratio(self, ratio, integrate):
-        return -ratio
+def _own_randomness(sample, rows, random, joint):
+    drawn = sample.rows(rows, random, joint)
+    return drawn + 1e-12 * torch.randn_like(drawn)
 
 
-class _SummedRatio(_Changed):
-    def change_ratio(self, ratio, integrate):
-        return ratio.sum(-1, keepdim=True)
-
-
-class _OtherDensity(_Changed):
-    def change_ratio(self, ratio, integrate):
-        return ratio if integrate else ratio - 2.0
-
-
-class _MissingColumn(_Changed):
-    def change_inducing(self, inducing):
-        return inducing[..., :1]
-
-
-class _GramOfFeatures(_Changed):
-    def change_inducing(self, inducing):
-        return GramInducing(inducing @ inducing.mT)
-
-
-class _Downcast(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        return sample.rows(rows, random, joint).float()
-
-
-class _OwnRandomness(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        drawn = sample.rows(rows, random, joint)
-        return drawn + 1e-12 * torch.randn_like(drawn)
-
-
-class _Remembers(WishartLayer):
-    def sample(self, inducing, random, *, integrate=True):
-        self.kl = (sample := super().sample(inducing, random, integrate=integrate)).log_ratio
-        return sample
+def _remembers(self, parent, *arguments, **options):
+    self.kl = (sample := parent(*arguments, **options)).log_ratio
+    return sample
 
 
 class _CountsItsCalls(WishartLayer):
@@ -209,249 +161,212 @@ class _CountsItsCalls(WishartLayer):
         return super().sample(inducing, random, integrate=integrate)
 
 
-class _FirstLayerOnly(WishartLayer):
-    def sample(self, inducing, random, *, integrate=True):
-        inducing = inducing * (1.0 + 0.1 * (inducing.ndim - 2))
-        return super().sample(inducing, random, integrate=integrate)
+def _first_layer_only(self, parent, inducing, random, **options):
+    return parent(inducing * (1.0 + 0.1 * (inducing.ndim - 2)), random, **options)
 
 
-class _CentresItsBatch(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        drawn = sample.rows(rows, random, joint)
-        return drawn - 0.1 * drawn.mean(-2, keepdim=True)
+def _centres_its_batch(sample, rows, random, joint):
+    drawn = sample.rows(rows, random, joint)
+    return drawn - 0.1 * drawn.mean(-2, keepdim=True)
 
 
-class _IgnoresTheFirstRow(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        return sample.rows(rows, replace(random, first_row=0, total_rows=None), joint)
+def _ignores_the_first_row(sample, rows, random, joint):
+    return sample.rows(rows, replace(random, first_row=0, total_rows=None), joint)
 
 
-class _InfiniteGradient(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        drawn = sample.rows(rows, random, joint)
-        return drawn + 0.0 * (rows - rows.detach()).sum().abs().sqrt()
+def _infinite_gradient(sample, rows, random, joint):
+    drawn = sample.rows(rows, random, joint)
+    return drawn + 0.0 * (rows - rows.detach()).sum().abs().sqrt()
 
 
-class _BadPrior(WishartLayer):
-    def prior(self, kernel_matrix):
-        return super().prior(kernel_matrix[0])
-
-
-class _BadStart(WishartLayer):
-    def start_from(self, inducing, features, noise=0.03):
-        return torch.full_like(features, math.nan)
-
-
-class _StartsAtInfinity(WishartLayer):
-    def start_from(self, inducing, features, noise=0.03):
-        started = super().start_from(inducing, features, noise)
-        with torch.no_grad():
-            self.mean.fill_(math.inf)
-        return started
+def _starts_at_infinity(self, parent, *arguments):
+    started = parent(*arguments)
+    self.mean.data.fill_(math.inf)
+    return started
 
 
 def given_instead(sample: ConditionalSample, given: Conditional) -> ConditionalSample:
     return ConditionalSample(sample.layer, sample.inputs, sample.log_ratio, given)
 
 
-class _ForgetsTheInducingPoints(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        given = sample.given
-        given = given._replace(weights=0.5 * given.weights, form=None, solved=None)
-        return given_instead(sample, given).rows(rows, random, joint)
+def _forgets_the_inducing_points(sample, rows, random, joint):
+    given = sample.given
+    given = given._replace(weights=0.5 * given.weights, form=None, solved=None)
+    return given_instead(sample, given).rows(rows, random, joint)
 
 
-class _WiderAlone(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        drawn = sample.rows(rows, random, joint)
-        mean, _ = sample.moments(rows)
-        return drawn if joint else mean + 1.4 * (drawn - mean)
+def _wider_alone(sample, rows, random, joint):
+    drawn = sample.rows(rows, random, joint)
+    mean, _ = sample.moments(rows)
+    return drawn if joint else mean + 1.4 * (drawn - mean)
 
 
-class _ShiftedTogether(_Changed):
-    def change_rows(self, sample, rows, random, joint):
-        return sample.rows(rows, random, joint) + 0.1 * joint
+def _shifted_together(sample, rows, random, joint):
+    return sample.rows(rows, random, joint) + 0.1 * joint
 
 
-class _HalfAGramMatrix(_ChangedGram):
-    def change_rows(self, sample, rows, random, joint):
-        drawn = sample.rows(rows, random, joint)
-        return GramRows(drawn.cross.mT, drawn.own)
+def _half_a_gram_matrix(sample, rows, random, joint):
+    drawn = sample.rows(rows, random, joint)
+    return GramRows(drawn.cross.mT, drawn.own)
 
 
-def _inverse_wishart(cls: type[InverseWishartLayer]) -> InverseWishartLayer:
-    return cls(kernel(), 5)
+def method(**changes) -> Layer:
+    return wishart(2, broken(WishartLayer, **changes))
 
 
 @pytest.mark.parametrize(
     ("layer", "violation"),
     [
-        (wishart(2, _WrongSign), "positive mean"),
-        (wishart(2, _SummedRatio), r"log p - log q has shape \(1,\)"),
-        (wishart(2, _Downcast), "turns torch.float64 into torch.float32"),
-        (wishart(2, _OwnRandomness), "PyTorch's global generator"),
-        (wishart(2, _Remembers), "sampling changes kl of the layer"),
+        (changed(ratio=lambda ratio, _: -ratio), "positive mean"),
+        (
+            changed(ratio=lambda ratio, _: ratio.sum(-1, keepdim=True)),
+            r"log p - log q has shape \(1,\)",
+        ),
+        (
+            changed(ratio=lambda ratio, integrate: ratio if integrate else ratio - 2.0),
+            "with integrate=True and False differ in mean",
+        ),
+        (
+            changed(inducing=lambda inducing: inducing[..., :1]),
+            r"inducing has shape \(3, 5, 1\) instead of \(3, 5, 2\)",
+        ),
+        (
+            changed(inducing=lambda inducing: GramInducing(inducing @ inducing.mT)),
+            "one is features and the other a Gram matrix",
+        ),
+        (
+            changed(rows=lambda sample, *arguments: sample.rows(*arguments).float()),
+            "turns torch.float64 into torch.float32",
+        ),
+        (changed(rows=_own_randomness), "PyTorch's global generator"),
+        (changed(rows=_centres_its_batch), "a row depends on the other rows of its batch"),
+        (changed(rows=_ignores_the_first_row), "pieces of a batch differ from the batch"),
+        (changed(rows=_infinite_gradient), "the gradient of rows is not finite"),
+        (changed(rows=_forgets_the_inducing_points), "rows at the inducing points are not"),
+        (changed(rows=_wider_alone), "two different mean squares"),
+        (changed(rows=_shifted_together), "two different means"),
+        (
+            changed(InverseWishartLayer, rows=_half_a_gram_matrix),
+            "rows with joint=False have shapes",
+        ),
+        (method(sample=_remembers), "sampling changes kl of the layer"),
         (wishart(2, _CountsItsCalls), "sampling changes calls of the layer"),
-        (wishart(2, _FirstLayerOnly), "with and without a dimension for samples differ"),
-        (wishart(2, _CentresItsBatch), "a row depends on the other rows of its batch"),
-        (wishart(2, _IgnoresTheFirstRow), "pieces of a batch differ from the batch"),
-        (wishart(2, _InfiniteGradient), "the gradient of rows is not finite"),
-        (wishart(2, _BadPrior), "a sample of its prior at 3 x 4 points has shape"),
-        (wishart(2, _BadStart), "no finite starting values"),
-        (_inverse_wishart(_HalfAGramMatrix), "rows with joint=False have shapes"),
-        (wishart(2, _MissingColumn), r"inducing has shape \(3, 5, 1\) instead of \(3, 5, 2\)"),
-        (wishart(2, _GramOfFeatures), "one is features and the other a Gram matrix"),
-        (wishart(2, _OtherDensity), "with integrate=True and False differ in mean"),
-        (wishart(2, _ForgetsTheInducingPoints), "rows at the inducing points are not"),
-        (wishart(2, _WiderAlone), "two different mean squares"),
-        (wishart(2, _ShiftedTogether), "two different means"),
+        (method(sample=_first_layer_only), "with and without a dimension for samples differ"),
+        (
+            method(prior=lambda self, parent, kernel_matrix: parent(kernel_matrix[0])),
+            "a sample of its prior at 3 x 4 points has shape",
+        ),
+        (
+            method(start_from=lambda self, parent, inducing, F: torch.full_like(F, math.nan)),
+            "no finite starting values",
+        ),
+        (method(start_from=_starts_at_infinity), "after start_from, samples are not finite"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Layer) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_contract_notices(layer: Layer, violation: str) -> None:
     with pytest.raises(AssertionError, match=violation):
         check_layer(layer, POINTS)
 
 
-class _UselessParameter(WishartLayer):
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.unused = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
-
-
 def test_contract_notices_a_parameter_that_nothing_depends_on() -> None:
-    layer = wishart(2, _UselessParameter)
+    layer = wishart(2)
+    layer.unused = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
     with pytest.raises(AssertionError, match="no gradient reaches unused"):
         check_layer(layer, POINTS)
     layer.unused.requires_grad_(False)
     check_layer(layer, POINTS)
 
 
-def test_a_broken_start_is_noticed_where_it_shows() -> None:
-    with pytest.raises(AssertionError, match="after start_from, samples are not finite"):
-        check_layer(wishart(2, _StartsAtInfinity), POINTS)
-
-
-def test_randomness_of_the_points_is_the_caller_s() -> None:
-    state: Tensor = torch.random.get_rng_state()
-    check_layer(wishart(2), POINTS)
-    assert torch.equal(state, torch.random.get_rng_state())
-
-
 # ---- output layers --------------------------------------------------------------------------
 
 
 class _ChangedOutput(OutputSample):
-    def __init__(self, layer: OutputLayer, sample: OutputSample) -> None:
-        self.layer, self.sample = layer, sample
+    def __init__(self, sample: OutputSample, **changes) -> None:
+        self.sample, self.changes = sample, changes
+        self.log_ratio = self._changed("ratio", sample.log_ratio)
 
-    @property
-    def log_ratio(self):
-        return self.layer.change_ratio(self.sample.log_ratio)
+    def _changed(self, name, value, *others):
+        return self.changes.get(name, lambda value, *others: value)(value, *others)
 
     def summarise(self, rows, targets, likelihood):
-        return self.layer.change_summary(self.sample.summarise(rows, targets, likelihood), rows)
+        return self._changed("summary", self.sample.summarise(rows, targets, likelihood), rows)
 
     def data_term(self, summary, likelihood):
-        return self.layer.change_term(self.sample.data_term(summary, likelihood))
+        return self._changed("term", self.sample.data_term(summary, likelihood))
 
     def predictor(self, summary, likelihood):
-        return self.layer.change_predictor(self.sample.predictor(summary, likelihood))
+        return self._changed("function", self.sample.predictor(summary, likelihood))
 
 
-class _Output(GPOutputLayer):
-    """Nothing is changed, in this class."""
+def output(**changes) -> GPOutputLayer:
+    def sample(self, parent, *arguments, **options):
+        return _ChangedOutput(parent(*arguments, **options), **changes)
 
-    def sample(self, inducing, random, *, integrate=True):
-        return _ChangedOutput(self, super().sample(inducing, random, integrate=integrate))
+    return broken(GPOutputLayer, sample=sample)(kernel(), TARGETS)
 
-    def change_ratio(self, ratio):
-        return ratio
 
-    def change_summary(self, summary, rows):
-        return summary
+def _other_moments(function):
+    moments = function.moments
 
-    def change_term(self, term):
-        return term
+    def wider(rows):
+        mean, variance = moments(rows)
+        return mean, 1.01 * variance
 
-    def change_predictor(self, function):
+    object.__setattr__(function, "moments", wider)
+    return function
+
+
+def _needs_rows() -> GPOutputLayer:
+    layer = GPOutputLayer(kernel(), TARGETS)
+    layer.needs_rows = True
+    return layer
+
+
+def _detached(function):
+    if type(function) is not ProjectedSample:
         return function
+    return replace(function, weights=function.weights.detach())
 
 
-class _WrongRatio(_Output):
-    def change_ratio(self, ratio):
-        return -ratio
-
-
-class _AverageOfRows(_Output):
-    def change_summary(self, summary, rows):
-        return tuple(part / rows.shape[-2] for part in summary)
-
-
-class _TermPerColumn(_Output):
-    def change_term(self, term):
-        return term.unsqueeze(-1)
-
-
-class _OtherMoments(_Output):
-    def change_predictor(self, function):
-        moments = function.moments
-
-        def wider(rows):
-            mean, variance = moments(rows)
-            return mean, 1.01 * variance
-
-        object.__setattr__(function, "moments", wider)
-        return function
-
-
-class _SaysItNeedsRows(_Output):
-    needs_rows = True
-
-
-class _DetachedTerm(_Output):
-    def change_term(self, term):
-        return term.detach()
-
-    def change_ratio(self, ratio):
-        return ratio.detach()
-
-    def change_predictor(self, function):
-        if type(function) is not ProjectedSample:
-            return function
-        return replace(function, weights=function.weights.detach())
-
-
-class _DrawsAnother(GPOutputLayer):
-    def sample(self, inducing, random, *, integrate=True):
-        sample = super().sample(inducing, random, integrate=integrate)
-        if not integrate:
-            given = sample.function.given
-            given = given._replace(weights=given.weights + 0.2, form=None, solved=None)
-            sample.function = given_instead(sample.function, given)
-        return sample
+def _draws_another(self, parent, *arguments, integrate=True):
+    sample = parent(*arguments, integrate=integrate)
+    if not integrate:
+        given = sample.function.given
+        given = given._replace(weights=given.weights + 0.2, form=None, solved=None)
+        sample.function = given_instead(sample.function, given)
+    return sample
 
 
 def test_the_unbroken_relative_of_the_broken_output_layers_passes() -> None:
-    check_output_layer(_Output(kernel(), TARGETS), POINTS, Gaussian(3))
+    check_output_layer(output(), POINTS, Gaussian(3))
 
 
 @pytest.mark.parametrize(
-    ("cls", "violation"),
+    ("layer", "violation"),
     [
-        (_WrongRatio, "positive mean"),
-        (_AverageOfRows, "summaries of parts do not add up"),
-        (_TermPerColumn, r"data_term has shape \(1,\)"),
-        (_OtherMoments, "variances are not the diagonal"),
-        (_SaysItNeedsRows, "needs_rows is true, but it predicts without any"),
-        (_DrawsAnother, "data_term with integrate=True and False differ in mean"),
-        (_DetachedTerm, "no gradient reaches pseudo.targets"),
+        (output(ratio=lambda ratio: -ratio), "positive mean"),
+        (
+            output(summary=lambda parts, rows: tuple(part / rows.shape[-2] for part in parts)),
+            "summaries of parts do not add up",
+        ),
+        (output(term=lambda term: term.unsqueeze(-1)), r"data_term has shape \(1,\)"),
+        (output(function=_other_moments), "variances are not the diagonal"),
+        (_needs_rows(), "needs_rows is true, but it predicts without any"),
+        (
+            broken(GPOutputLayer, sample=_draws_another)(kernel(), TARGETS),
+            "data_term with integrate=True and False differ in mean",
+        ),
+        (
+            output(ratio=torch.Tensor.detach, term=torch.Tensor.detach, function=_detached),
+            "no gradient reaches pseudo.targets",
+        ),
     ],
-    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_output_contract_notices(cls: type[GPOutputLayer], violation: str) -> None:
+def test_output_contract_notices(layer: GPOutputLayer, violation: str) -> None:
     with pytest.raises(AssertionError, match=violation):
-        check_output_layer(cls(kernel(), TARGETS), POINTS, Gaussian(3))
+        check_output_layer(layer, POINTS, Gaussian(3))
 
 
 def test_layer_and_likelihood_have_to_fit() -> None:

@@ -2,10 +2,45 @@
 
 import pytest
 import torch
+from torch import nn
 
 import deepwishart as dw
+from deepwishart.likelihoods import HeteroscedasticGaussian, Likelihood
 from deepwishart.predict import draw_targets
 
+
+class HeavyTails(Likelihood):
+    def __init__(self, num_outputs=1):
+        super().__init__(num_outputs)
+        self.log_scale = nn.Parameter(torch.full((num_outputs,), -0.5))
+
+    def distribution(self, latents):
+        return torch.distributions.StudentT(4.0, latents, self.log_scale.exp())
+
+
+class TwoClasses(Likelihood):
+    def distribution(self, latents):
+        return torch.distributions.Bernoulli(logits=latents)
+
+
+class Counts(Likelihood):
+    def distribution(self, latents):
+        return torch.distributions.Poisson(latents.exp())
+
+    def initial_latents(self, y):
+        return (y + 0.5).log()
+
+
+class Durations(Likelihood):
+    """A distribution function without an inverse, on the positive numbers."""
+
+    def distribution(self, latents):
+        return torch.distributions.Gamma(2.0, (-latents).exp())
+
+
+EXAMPLES = pytest.mark.parametrize(
+    "example", [HeavyTails, TwoClasses, Counts, HeteroscedasticGaussian]
+)
 ROWS = 40
 
 
@@ -33,6 +68,7 @@ def fit(model, X, y, steps):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
 @pytest.mark.parametrize("process", ["dwp", "dsvi"])
 @pytest.mark.parametrize("num_outputs", [1, 2])
+@EXAMPLES
 def test_trains_and_predicts(example, process, num_outputs, dtype):
     likelihood = example(num_outputs)
     X, y = data(likelihood, dtype)
@@ -54,6 +90,7 @@ def test_trains_and_predicts(example, process, num_outputs, dtype):
     assert bool(prediction.log_prob(y[:7]).isfinite().all())
 
 
+@EXAMPLES
 def test_state_dict_round_trip(example):
     likelihood = example(1)
     X, y = data(likelihood)
@@ -69,6 +106,7 @@ def test_state_dict_round_trip(example):
     assert torch.equal(first.log_prob(y), second.log_prob(y))
 
 
+@EXAMPLES
 def test_importance_weighted_bound_is_above_the_elbo(example):
     likelihood = example(1)
     X, y = data(likelihood)
@@ -83,47 +121,32 @@ def test_importance_weighted_bound_is_above_the_elbo(example):
     assert float(better.mean()) > float(bound)
 
 
-def test_quantiles_where_there_is_a_distribution_function(example):
-    likelihood = example(1)
+def predicted(kind):
+    """Of rows, under a model that has not been trained."""
+    likelihood = kind(1)
     X, y = data(likelihood)
-    prediction = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X[:5])
-    if example.__name__ != "Heteroscedastic":
-        with pytest.raises(TypeError, match="no distribution function, and so no quantiles"):
-            prediction.quantile(0.5)
-        return
-    levels = torch.tensor([0.05, 0.5, 0.9], dtype=torch.float64)
+    return dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X[:5]), X[:5]
+
+
+@pytest.mark.parametrize("example", [HeavyTails, TwoClasses, Counts])
+def test_without_a_distribution_function_there_are_no_quantiles(example):
+    with pytest.raises(TypeError, match="no distribution function, and so no quantiles"):
+        predicted(example)[0].quantile(0.5)
+
+
+@pytest.mark.parametrize("example", [Durations, HeteroscedasticGaussian])
+def test_quantiles_are_found_in_the_distribution_function(example):
+    prediction, _ = predicted(example)
+    levels = torch.tensor([0.01, 0.5, 0.99], dtype=torch.float64)
     for level, quantile in zip(levels, prediction.quantile(levels), strict=True):
+        assert example is not Durations or bool((quantile > 0).all())
         torch.testing.assert_close(prediction.cdf(quantile), level.expand(5), rtol=0, atol=1e-9)
 
 
-class Durations(dw.likelihoods.Likelihood):
-    """A distribution function without an inverse, on the positive numbers."""
-
-    def distribution(self, latents):
-        return torch.distributions.Gamma(2.0, (-latents).exp())
-
-
-def test_quantiles_of_positive_targets():
-    likelihood = Durations(1)
-    X, y = data(likelihood)
-    model = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood)
-    prediction = model.predict(X[:5])
-    low, high = prediction.quantile(0.01), prediction.quantile(0.99)
-    assert bool((low > 0).all())
-    torch.testing.assert_close(prediction.cdf(low), torch.full_like(low, 0.01), rtol=0, atol=1e-9)
-    torch.testing.assert_close(prediction.cdf(high), torch.full_like(low, 0.99), rtol=0, atol=1e-9)
-
-
 def test_predictions_of_classes_are_probabilities():
-    class TwoClasses(dw.likelihoods.Likelihood):
-        def distribution(self, latents):
-            return torch.distributions.Bernoulli(logits=latents)
-
-    likelihood = TwoClasses(1)
-    X, y = data(likelihood)
-    prediction = dw.build("dwp", X, y, num_inducing=8, likelihood=likelihood).predict(X)
-    one = prediction.log_prob(torch.ones(ROWS)).exp()
+    prediction, X = predicted(TwoClasses)
+    one, zero = (prediction.log_prob(make(len(X))).exp() for make in (torch.ones, torch.zeros))
     torch.testing.assert_close(one, prediction.mean)
-    torch.testing.assert_close(one + prediction.log_prob(torch.zeros(ROWS)).exp(), one / one)
+    torch.testing.assert_close(one + zero, torch.ones_like(one))
     with pytest.raises(TypeError, match="Under TwoClasses, components are not Gaussian"):
         next(prediction.components())

@@ -53,43 +53,24 @@ def test_steps_from_count_to_count():
         torch.testing.assert_close(law.ratio(count), ratio.exp(), rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("y", [0.0, 3.0, 40.0])
-def test_poisson_expectation_is_scipys_density_integrated(y):
-    likelihood, m, v = Poisson(1), 1.2, 0.4
+@pytest.mark.parametrize(
+    ("likelihood", "y", "law"),
+    [
+        *((Poisson(1), y, stats.poisson) for y in (0.0, 3.0, 40.0)),
+        (
+            NegativeBinomial(1, dispersion=0.7),
+            3.0,
+            lambda rate: stats.nbinom(1 / 0.7, 1 / (1 + 0.7 * rate)),
+        ),
+    ],
+)
+def test_expectation_is_scipys_density_integrated(likelihood, y, law):
+    m, v = 1.2, 0.4
     found = likelihood.expected_log_prob(*(torch.full((1, 1), each).double() for each in (y, m, v)))
     expected, _ = integrate.quad(
-        lambda f: stats.norm.pdf(f, m, v**0.5) * stats.poisson.logpmf(y, np.exp(f)), m - 7, m + 7
-    )
-    assert float(found.detach()) == pytest.approx(expected, rel=1e-7)
-
-
-def test_negative_binomial_expectation_is_scipys_density_integrated():
-    likelihood, m, v = NegativeBinomial(1, dispersion=0.7), 1.2, 0.4
-    found = likelihood.expected_log_prob(*(torch.full((1, 1), each).double() for each in (3, m, v)))
-    expected, _ = integrate.quad(
-        lambda f: (
-            stats.norm.pdf(f, m, v**0.5)
-            * stats.nbinom.logpmf(3, 1 / 0.7, 1 / (1 + 0.7 * np.exp(f)))
-        ),
-        m - 7,
-        m + 7,
+        lambda f: stats.norm.pdf(f, m, v**0.5) * law(np.exp(f)).logpmf(y), m - 7, m + 7
     )
     assert float(found.detach()) == pytest.approx(expected, rel=1e-6)
-
-
-@PRECISIONS
-@pytest.mark.parametrize("name", ["poisson", "negative binomial"])
-@pytest.mark.parametrize("size", [-1e4, -100.0, 100.0, 1e4])
-def test_extreme_latents(name, dtype, size):
-    likelihood = KINDS[name].to(dtype)
-    mean = torch.full((2, 1), size, dtype=dtype, requires_grad=True)
-    variance = torch.full_like(mean, 50.0).detach().requires_grad_()
-    y = torch.tensor([[0.0], [1e6]], dtype=dtype)
-    value = likelihood.expected_log_prob(y, mean, variance)
-    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
-    assert bool(value.isfinite().all())
-    assert all(bool(each.isfinite().all()) for each in gradients)
-    assert bool(likelihood.predictive(mean, variance).components.log_prob(y).isfinite().all())
 
 
 @pytest.mark.parametrize("kind", [Poisson, NegativeBinomial])
@@ -154,5 +135,3 @@ def test_scores_of_counts(prediction):
     if float(at[-1].min()) > 1 - 1e-6:  # sum over counts of (F - 1[x >= y])^2
         exact = (at - (counts[:60, None] >= y[:, 0])).square().sum(0).mean()
         assert metrics.crps(prediction, y[:, 0]) == pytest.approx(float(exact), rel=0.05)
-    levels, observed = metrics.calibration_curve(prediction, y[:, 0], [0.1, 0.9])
-    assert bool((np.diff(observed) >= 0).all()) and len(levels) == 2

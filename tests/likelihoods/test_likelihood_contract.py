@@ -1,14 +1,34 @@
 """The Gaussian likelihood and others fulfil the contract, and broken relatives of them do not."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Gamma, Laplace, MultivariateNormal, Normal
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Gamma,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    Poisson,
+    StudentT,
+)
 
-from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
+from deepwishart import likelihoods
+from deepwishart.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    Likelihood,
+    Mixture,
+    NegativeBinomial,
+)
 from deepwishart.testing import check_likelihood
+from tests.sabotage import broken
 
 PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
 
@@ -38,20 +58,54 @@ class _Classes(Likelihood):
         return Categorical(logits=torch.stack([latents, torch.zeros_like(latents)], dim=-1))
 
 
-OTHERS = {"positive": _Duration, "with a kink": _Kinked, "classes": _Classes}
+class _Counts(Likelihood):
+    def distribution(self, latents: Tensor) -> Poisson:
+        return Poisson(latents.exp())
+
+
+class _Logistic(Likelihood):
+    def distribution(self, latents: Tensor) -> Bernoulli:
+        return Bernoulli(logits=latents)
+
+
+class _HeavyTails(Likelihood):
+    def distribution(self, latents: Tensor) -> StudentT:
+        return StudentT(4.0, latents, 0.6)
+
+
+OTHERS = [_Duration, _Kinked, _Classes, _Counts, _Logistic, _HeavyTails]
 
 
 @PRECISIONS
 @pytest.mark.parametrize("num_outputs", [1, 2])
-@pytest.mark.parametrize("name", OTHERS)
-def test_contract_of_others(name: str, num_outputs: int, dtype: torch.dtype) -> None:
-    check_likelihood(OTHERS[name](num_outputs), dtype=dtype)
+@pytest.mark.parametrize("kind", OTHERS)
+def test_contract_of_others(kind: type[Likelihood], num_outputs: int, dtype: torch.dtype) -> None:
+    check_likelihood(kind(num_outputs), dtype=dtype)
 
 
 @PRECISIONS
-@pytest.mark.parametrize("num_outputs", [1, 2])
-def test_contract_of_examples(example, num_outputs: int, dtype: torch.dtype) -> None:
-    check_likelihood(example(num_outputs), dtype=dtype)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        HeteroscedasticGaussian,
+        HeteroscedasticStudentT,
+        NegativeBinomial,
+        likelihoods.Poisson,
+        likelihoods.StudentT,
+    ],
+)
+@pytest.mark.parametrize("size", [-1e4, -150.0, 150.0, 1e4])
+def test_extreme_latents(kind: type[Likelihood], dtype: torch.dtype, size: float) -> None:
+    """Where the contract does not go: nothing overflows for far outliers and large counts."""
+    likelihood = kind(1).to(dtype)
+    mean = torch.full((2, likelihood.num_latents), size, dtype=dtype, requires_grad=True)
+    variance = torch.full_like(mean, 100.0).detach().requires_grad_()
+    y = torch.tensor([[0.0], [1e6]], dtype=dtype)
+    value = likelihood.expected_log_prob(y, mean, variance)
+    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
+    assert all(bool(each.isfinite().all()) for each in (value, *gradients))
+    components, _ = likelihood.predictive(mean.detach(), variance.detach())
+    assert all(bool(v.isfinite().all()) for v in (components.stddev, components.log_prob(y)))
 
 
 def test_columns_may_differ_in_noise() -> None:
@@ -111,29 +165,38 @@ def test_two_latent_columns_need_methods_of_their_own() -> None:
 # ---- what is noticed ------------------------------------------------------------------------
 
 
-class _PlugIn(Gaussian):
-    """The density at the mean, not its expectation."""
-
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return super().expected_log_prob(y, mean, 0.0 * variance)
+def changed(num_outputs: int = 1, noise: float = 0.1, **changes: Callable[..., Any]) -> Gaussian:
+    return broken(Gaussian, **changes)(num_outputs, noise)
 
 
-class _AboveItsBound(_PlugIn):
-    exact_expectation = False
+def law(**changes: Callable[..., Any]) -> Gaussian:
+    """Noise with another law than the normal one that its samples, or its density, are of."""
+    kind = broken(Normal, **changes)
+    return changed(distribution=lambda self, parent, f: kind(f, self.noise.sqrt().expand_as(f)))
 
 
-class _Shifted(Gaussian):
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return super().expected_log_prob(y, mean + 0.01, variance)
+def _without_variance(self: Gaussian, parent: Any, y: Tensor, mean: Tensor, v: Tensor) -> Tensor:
+    return parent(y, mean, 0.0 * v)
 
 
-class _NoMass(Gaussian):
-    def distribution(self, latents: Tensor) -> Normal:
-        class Heavier(Normal):
-            def log_prob(self, value: Tensor) -> Tensor:
-                return super().log_prob(value) + 0.5 * math.log(2 * math.pi)
+def _value(change: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """A change of what a method answers."""
+    return lambda self, parent, *arguments: change(parent(*arguments))
 
-        return Heavier(latents, self.noise.sqrt().expand_as(latents))
+
+def _columns_apart(self: Gaussian, parent: Any, y: Tensor, mean: Tensor, v: Tensor) -> Tensor:
+    squares = ((y - mean).square() + v) / self.noise
+    return -0.5 * (squares + self.log_noise + math.log(2 * math.pi))
+
+
+def _coupled_columns(self: Gaussian, parent: Any, y: Tensor, mean: Tensor, v: Tensor) -> Tensor:
+    """Right for one column with variance at a time, and wrong for two."""
+    return parent(y, mean, v) + 0.1 * v.expand_as(mean).prod(-1)
+
+
+def _adds_deviations(self: Gaussian, parent: Any, mean: Tensor, variance: Tensor) -> Mixture:
+    deviation = variance.sqrt() + self.noise.sqrt()
+    return Mixture(Normal(mean[None], deviation.expand_as(mean)[None]), mean.new_zeros(1))
 
 
 class _OtherMean(Gaussian):
@@ -146,114 +209,81 @@ class _OtherMean(Gaussian):
         return Stated(latents, self.noise.sqrt().expand_as(latents))
 
 
-class _OtherSamples(Gaussian):
-    def distribution(self, latents: Tensor) -> Normal:
-        class Moved(Normal):
-            def sample(self, sample_shape=torch.Size()) -> Tensor:  # noqa: B008
-                return super().sample(sample_shape) + 0.1
-
-        return Moved(latents, self.noise.sqrt().expand_as(latents))
-
-
-class _OtherCdf(Gaussian):
-    def distribution(self, latents: Tensor) -> Normal:
-        class Other(Normal):
-            def cdf(self, value: Tensor) -> Tensor:
-                return super().cdf(value + 0.1)
-
-        return Other(latents, self.noise.sqrt().expand_as(latents))
-
-
-class _StandardDeviation(Gaussian):
-    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        deviation = variance.sqrt() + self.noise.sqrt()
-        return Mixture(Normal(mean[None], deviation.expand_as(mean)[None]), mean.new_zeros(1))
-
-
-class _NoiseOnly(Gaussian):
-    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        return super().predictive(mean, 0.0 * variance)
-
-
-class _Unnormalised(Gaussian):
-    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        mixture = super().predictive(mean, variance)
-        return mixture._replace(log_weights=mixture.log_weights + 0.1)
-
-
-class _ColumnsApart(Gaussian):
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        squares = ((y - mean).square() + variance) / self.noise
-        return -0.5 * (squares + self.log_noise + math.log(2 * math.pi))
-
-
-class _TargetsTogether(Gaussian):
-    def distribution(self, latents: Tensor) -> MultivariateNormal:
-        return MultivariateNormal(latents, torch.diag(self.noise))
-
-
-class _CoupledColumns(Gaussian):
-    """Right for one column with variance at a time, and wrong for two."""
-
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        coupled = 0.1 * variance.expand_as(mean).prod(-1)
-        return super().expected_log_prob(y, mean, variance) + coupled
-
-
-class _Downcast(Gaussian):
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return super().expected_log_prob(y, mean, variance).float()
-
-
-class _Detached(Gaussian):
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        return super().expected_log_prob(y, mean, variance.detach())
-
-
-class _Random(Gaussian):
-    def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        value = super().expected_log_prob(y, mean, variance)
-        return value + 1e-12 * torch.rand_like(value)
-
-
 class _Overflows(Likelihood):
     def distribution(self, latents: Tensor) -> Normal:
         return Normal(latents, (2.0 * latents.square()).exp())
 
 
-class _BadStart(Gaussian):
-    def initial_latents(self, y: Tensor) -> Tensor:
-        return y.log()
-
-
-class _NoLikelihood(nn.Module):
-    pass
+class _AboveItsBound(broken(Gaussian, expected_log_prob=_without_variance)):  # type: ignore[misc]
+    exact_expectation = False
 
 
 @pytest.mark.parametrize(
     ("likelihood", "violation"),
     [
-        (_PlugIn(), "expected_log_prob is not the expectation of log p"),
+        (
+            changed(expected_log_prob=_without_variance),
+            "expected_log_prob is not the expectation of log p",
+        ),
         (_AboveItsBound(), "is not the expectation of log p.*, nor below it"),
-        (_Shifted(), "expected_log_prob without variance is not the log density"),
-        (_NoMass(), "distribution has no mass 1"),
+        (
+            changed(expected_log_prob=lambda self, parent, y, m, v: parent(y, m + 0.01, v)),
+            "expected_log_prob without variance is not the log density",
+        ),
+        (
+            law(log_prob=_value(lambda log: log + 0.5 * math.log(2 * math.pi))),
+            "distribution has no mass 1",
+        ),
         (_OtherMean(), "the mean of distribution is not that of its density"),
-        (_OtherSamples(), "samples of distribution have another mean"),
-        (_OtherCdf(), "the cdf of distribution is not that of its density"),
-        (_StandardDeviation(), "the mean square of predictive is not|predictive is not the exp"),
-        (_NoiseOnly(), "predictive is not the expectation of p"),
-        (_Unnormalised(), "weights of predictive do not add up to one"),
-        (_ColumnsApart(2), r"has shape \(3, 5, 2\) instead of \(3, 5\)"),
-        (_TargetsTogether(2), r"event shape \(2,\) instead of \(3, 5, 2\) and \(\)"),
-        (_CoupledColumns(2, noise=1.0), "expected_log_prob is not the expectation of log p"),
-        (_Downcast(), "turns torch.float64 into torch.float32"),
-        (_Detached(), "differs from finite differences"),
-        (_Random(), "two answers to one question"),
+        (law(sample=_value(lambda y: y + 0.1)), "samples of distribution have another mean"),
+        (
+            law(cdf=lambda self, parent, value: parent(value + 0.1)),
+            "the cdf of distribution is not that of its density",
+        ),
+        (
+            changed(predictive=_adds_deviations),
+            "the mean square of predictive is not|predictive is not the exp",
+        ),
+        (
+            changed(predictive=lambda self, parent, m, v: parent(m, 0.0 * v)),
+            "predictive is not the expectation of p",
+        ),
+        (
+            changed(predictive=_value(lambda m: m._replace(log_weights=m.log_weights + 0.1))),
+            "weights of predictive do not add up to one",
+        ),
+        (changed(2, expected_log_prob=_columns_apart), r"shape \(3, 5, 2\) instead of \(3, 5\)"),
+        (
+            changed(
+                2,
+                distribution=lambda self, parent, f: MultivariateNormal(f, torch.diag(self.noise)),
+            ),
+            r"event shape \(2,\) instead of \(3, 5, 2\) and \(\)",
+        ),
+        (
+            changed(2, 1.0, expected_log_prob=_coupled_columns),
+            "expected_log_prob is not the expectation of log p",
+        ),
+        (
+            changed(expected_log_prob=_value(lambda log: log.float())),
+            "turns torch.float64 into torch.float32",
+        ),
+        (
+            changed(expected_log_prob=lambda self, parent, y, m, v: parent(y, m, v.detach())),
+            "differs from finite differences",
+        ),
+        (
+            changed(expected_log_prob=_value(lambda log: log + 1e-12 * torch.rand_like(log))),
+            "two answers to one question",
+        ),
         (_Overflows(), "expected_log_prob is not finite where latents are -10.0"),
-        (_BadStart(), "initial_latents is not finite"),
-        (_NoLikelihood(), "it is no likelihoods.Likelihood"),
+        (
+            changed(initial_latents=lambda self, parent, y: y.log()),
+            "initial_latents is not finite",
+        ),
+        (nn.Linear(1, 1), "it is no likelihoods.Likelihood"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, torch.nn.Module) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_contract_notices(likelihood: Likelihood, violation: str) -> None:
     with pytest.raises(AssertionError, match=violation):

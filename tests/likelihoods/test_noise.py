@@ -27,29 +27,11 @@ def test_contract(name, dtype):
     check_likelihood(KINDS[name], dtype=dtype)
 
 
-@PRECISIONS
-@pytest.mark.parametrize("name", ["heteroscedastic", "heteroscedastic t", "student t"])
-@pytest.mark.parametrize("size", [-1e4, -150.0, 150.0, 1e4])
-def test_extreme_latents(name, dtype, size):
-    likelihood = KINDS[name].to(dtype)
-    mean = torch.full((4, likelihood.num_latents), size, dtype=dtype, requires_grad=True)
-    variance = torch.full_like(mean, 100.0).detach().requires_grad_()
-    value = likelihood.expected_log_prob(torch.ones(4, 1, dtype=dtype), mean, variance)
-    gradients = torch.autograd.grad(value.sum(), [mean, variance, *likelihood.parameters()])
-    assert bool(value.isfinite().all())
-    assert all(bool(each.isfinite().all()) for each in gradients)
-    mixture = likelihood.predictive(mean.detach(), variance.detach())
-    assert bool(mixture.components.stddev.isfinite().all())
-
-
 def test_gradients_lead_back_from_a_vanishing_noise():
     """A clamped logarithm would leave the latent where it is."""
     latents = torch.tensor([[0.0, -90.0]], dtype=torch.float32, requires_grad=True)
-    value = (
-        KINDS["heteroscedastic"]
-        .float()
-        .expected_log_prob(torch.ones(1, 1), latents, torch.zeros(1, 2))
-    )
+    likelihood = HeteroscedasticGaussian(1, noise=0.3).float()
+    value = likelihood.expected_log_prob(torch.ones(1, 1), latents, torch.zeros(1, 2))
     (gradient,) = torch.autograd.grad(value.sum(), latents)
     assert float(gradient[0, 1]) > 0
 
@@ -103,14 +85,18 @@ def test_the_bound_of_heteroscedastic_t_is_that_of_the_best_precisions():
     assert found == pytest.approx(-best.fun, abs=1e-6)
 
 
-@pytest.mark.parametrize("wrong", [{"scale": 0.0}, {"degrees": 2.0}])
-def test_parameters_are_checked(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        StudentT(1, **wrong)
-    with pytest.raises(ValueError, match="degrees must be above 2"):
-        HeteroscedasticStudentT(1, degrees=2.0)
-    with pytest.raises(ValueError, match="noise must be a positive number"):
-        HeteroscedasticGaussian(1, noise=-1.0)
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: StudentT(1, scale=0.0), "scale must be a positive number"),
+        (lambda: StudentT(1, degrees=2.0), "degrees"),
+        (lambda: HeteroscedasticStudentT(1, degrees=2.0), "degrees must be above 2"),
+        (lambda: HeteroscedasticGaussian(1, noise=-1.0), "noise must be a positive number"),
+    ],
+)
+def test_parameters_are_checked(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Figures show what they are given, with labelled axes and room for every text."""
 
+import matplotlib.pyplot
 import numpy as np
 import pytest
 import torch
@@ -11,17 +12,21 @@ from deepwishart import plots
 from deepwishart.metrics import CalibrationCurve
 from deepwishart.training import History
 
+LEVELS = np.linspace(0.1, 0.9, 9)
+TARGET = np.array([3.0, 1.0, 2.0])
+GRAM = np.exp(-np.square(TARGET[:, None] - TARGET))
 
-def make_history(level: float) -> History:
-    history = History()
-    for step in range(200):
+
+def history(level: float, steps: int = 200, annealing: int = 20) -> History:
+    found = History()
+    for step in range(steps):
         elbo = level - 5.0 / (step + 1)
-        history.append(step, elbo, min(1.0, step / 20), 1e-2, 0.5, 0.01 * step)
-    return history
+        found.append(step, elbo, min(1.0, step / annealing), 1e-2, 0.5 + step, 0.01 * step)
+    return found
 
 
 def make_training_curves() -> Figure:
-    return plots.training_curves({"first": make_history(-1.0), "second": make_history(-2.0)})
+    return plots.training_curves({"first": history(-1.0), "second": history(-2.0)}, window=1)
 
 
 def make_predictions() -> Figure:
@@ -31,16 +36,13 @@ def make_predictions() -> Figure:
 
 
 def make_calibration() -> Figure:
-    levels = np.linspace(0.1, 0.9, 9)
-    curves = {name: CalibrationCurve(levels, levels**2) for name in ("first", "second")}
+    curves = {name: CalibrationCurve(LEVELS, LEVELS**2) for name in ("first", "second")}
     return plots.calibration(curves, num_rows=40)
 
 
 def make_gram_matrices() -> Figure:
-    target = np.array([3.0, 1.0, 2.0])
-    gram = np.exp(-np.square(target[:, None] - target))
-    grams = {name: {"layer 1": gram, "layer 2": gram**2} for name in ("first", "second")}
-    return plots.gram_matrices(grams, target)
+    grams = {name: {"layer 1": GRAM, "layer 2": GRAM**2} for name in ("first", "second")}
+    return plots.gram_matrices(grams, TARGET, unit="price")
 
 
 ALL = [make_training_curves, make_predictions, make_calibration, make_gram_matrices]
@@ -48,7 +50,9 @@ ALL = [make_training_curves, make_predictions, make_calibration, make_gram_matri
 
 @pytest.mark.parametrize("make", ALL)
 def test_texts_do_not_overlap_and_stay_inside(make):
+    before = matplotlib.pyplot.get_fignums()
     figure = make()
+    assert matplotlib.pyplot.get_fignums() == before  # a figure belongs to no window
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -76,29 +80,42 @@ def test_axes_are_labelled(make):
     assert labels[0][1]
 
 
-def test_training_curves_leave_annealing_out_of_the_range():
-    bound = make_training_curves().axes[0]
+def test_training_curves_leave_annealing_out():
+    bound, noise = make_training_curves().axes
+    first = {one.get_label(): one for one in bound.lines}["first"]
+    assert first.get_xdata()[0] == 20  # what came before is no bound
+    np.testing.assert_allclose(first.get_ydata(), history(-1.0).elbo[20:])
+    np.testing.assert_array_equal(noise.lines[0].get_ydata(), history(-1.0).noise)
     low, high = bound.get_ylim()
-    assert low > -2.6 and -1.0 < high < -0.8
+    assert low > -2.6 and -1.1 < high < -0.8
+    never = plots.training_curves({"dwp": history(-1.0, steps=5)}, window=1).axes[0]
+    assert len(never.lines[1].get_ydata()) == 5
 
 
 def test_predictions_are_sorted_and_count_hits():
     axes = make_predictions().axes[0]
-    centre = axes.lines[0].get_ydata()
-    assert (np.diff(centre) >= 0).all()
+    assert axes.get_ylabel() == "price (EUR)"
+    assert (np.diff(axes.lines[0].get_ydata()) >= 0).all()
     assert "67% of rows inside" in axes.get_title(loc="left")
-    assert [len(line.get_xdata()) for line in axes.lines[1:]] == [20, 10]
+    inside, outside = (line.get_ydata() for line in axes.lines[1:])
+    centre = np.linspace(1, 3, 30)
+    np.testing.assert_allclose(np.sort(outside), centre[0::3] + 2.0)
+    np.testing.assert_allclose(
+        np.sort(inside), np.sort(np.r_[centre[1::3] - 0.5, centre[2::3] + 0.5])
+    )
 
 
 def test_calibration_shows_the_curves():
-    drawn = {line.get_label(): line.get_ydata() for line in make_calibration().axes[0].lines}
-    np.testing.assert_allclose(drawn["second"], np.linspace(0.1, 0.9, 9) ** 2)
+    drawn = {line.get_label(): line.get_xydata() for line in make_calibration().axes[0].lines}
+    np.testing.assert_allclose(drawn["second"], np.c_[LEVELS, LEVELS**2])
 
 
 def test_gram_matrices_are_ordered_by_the_target():
-    image = make_gram_matrices().axes[0].images[0].get_array()
-    assert image[0, 1] > image[0, 2] and image[2, 1] > image[2, 0]
-    np.testing.assert_allclose(image[0, 2], np.exp(-4.0))
+    figure = make_gram_matrices()
+    assert figure.get_supxlabel() == figure.get_supylabel() == "rows, by price"
+    order = np.argsort(TARGET)
+    maps = {axes.get_title(loc="left"): axes.images[0] for axes in figure.axes if axes.images}
+    np.testing.assert_array_equal(maps["second: layer 1"].get_array(), GRAM[np.ix_(order, order)])
 
 
 @pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
@@ -109,13 +126,17 @@ def test_layer_grams_are_gram_matrices(process):
     model = dw.build(process, X, X[:, 0], depth=3, num_inducing=5)
     grams = plots.layer_grams(model, X, num_samples=3, generator=generator)
     assert list(grams) == ["input kernel", "layer 1", "layer 2", "output kernel"]
-    for gram in grams.values():
+    for name, gram in grams.items():
         assert gram.shape == (9, 9)
         np.testing.assert_allclose(gram, gram.T, atol=1e-12)
         assert np.linalg.eigvalsh(gram).min() > -1e-8
+        if "kernel" in name:  # heights start at one
+            np.testing.assert_allclose(np.diag(gram), 1.0)
 
 
-def test_layer_grams_need_a_hidden_layer():
+def test_grams_that_do_not_apply():
     X = torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="depth 1"):
+    with pytest.raises(ValueError, match="depth 1 has no hidden layers"):
         plots.layer_grams(dw.build("dwp", X, X[:, 0], depth=1, num_inducing=4), X)
+    with pytest.raises(ValueError, match=r"layer 1 has shape \(2, 2\), but there are 3 targets"):
+        plots.gram_matrices({"dwp": {"layer 1": np.eye(2)}}, np.zeros(3))

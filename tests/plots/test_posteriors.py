@@ -9,6 +9,25 @@ import deepwishart as dw
 from deepwishart import plots
 from deepwishart.posterior import FunctionSamples
 
+
+@pytest.fixture(scope="module")
+def curve_models() -> dict[str, dw.DeepKernelProcess]:
+    """Of one input, with a hidden layer of width 2; built and not trained: pictures need no
+    more."""
+    generator = torch.Generator().manual_seed(5)
+    X = torch.randn(14, 2, generator=generator, dtype=torch.float64)
+    options = {"depth": 2, "width": 2, "num_inducing": 6}
+    return {
+        process: dw.build(process, X[:, :1], X.prod(1), **options)
+        for process in ("dwp", "dgp", "dsvi", "diwp")
+    }
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
 X_DATA, Y_DATA = np.array([-1.0, 0.5]), np.array([0.25, -0.75])
 
 

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from deepwishart.kernels.elementary import symmetric_with_diagonal
 from deepwishart.kernels.points import (
-    GramInducing,
-    GramRows,
     Inducing,
     Points,
     Rows,
@@ -24,7 +22,7 @@ from deepwishart.numerics.gaussian import Cross, formed
 if TYPE_CHECKING:
     from deepwishart.kernels.combinators import Product, Scale, Sum
 
-AnyPoints = TypeVar("AnyPoints", Tensor, GramInducing, GramRows, Inducing, Rows, Points)
+AnyPoints = TypeVar("AnyPoints", Inducing, Rows, Points)
 
 
 class Kernel(nn.Module, ABC):
@@ -53,6 +51,8 @@ class Kernel(nn.Module, ABC):
 
     #: The number of features that the kernel insists on; None if it accepts any number.
     num_features: int | None = None
+    #: The number of columns, the last ones, that are inputs beside the features.
+    num_inputs: int | None = None
 
     @abstractmethod
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
@@ -76,8 +76,8 @@ class Kernel(nn.Module, ABC):
 
     @property
     def needs_features(self) -> bool:
-        """Whether the kernel has a feature form only, as ARD kernels do."""
-        return self.num_features is not None
+        """Whether the kernel has a feature form only, as those with a lengthscale per column do."""
+        return self.num_features is not None or self.num_inputs is not None
 
     def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
         r"""The block :math:`s\, k(x_i, y_j)`, (..., P, N), of P points and N others, with the
@@ -134,9 +134,10 @@ class Kernel(nn.Module, ABC):
     def _require_gram_form(self) -> None:
         if self.needs_features:
             raise ValueError(
-                f"{type(self).__name__} has lengthscales for single features (num_features="
-                f"{self.num_features}) and cannot work from a Gram matrix, which has already "
-                "summed the features away; use num_features=None after the first layer."
+                f"{type(self).__name__} has lengthscales for single columns (num_features="
+                f"{self.num_features}, num_inputs={self.num_inputs}) and cannot work from a Gram "
+                "matrix, which has already summed the features away; use num_features=None after "
+                "the first layer, and num_inputs=None above layers that hand on Gram matrices."
             )
 
     def extra_repr(self) -> str:

@@ -31,20 +31,17 @@ class Combination(Kernel):
         super().__init__()
         name = type(self).__name__
         if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-            found = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
-            raise ValueError(f"{name} combines kernels; got {found}.")
-        counts = {kernel.num_features for kernel in kernels} - {None}
-        if len(counts) > 1:
-            raise ValueError(
-                f"{name} applies its kernels to the same features, but they were built with "
-                f"different num_features: {sorted(count for count in counts if count)}."
-            )
-        self.num_features = counts.pop() if counts else None
+            given = ", ".join(type(kernel).__name__ for kernel in kernels) or "nothing"
+            raise ValueError(f"{name} combines kernels; got {given}.")
+        for count in ("num_features", "num_inputs"):
+            found = {getattr(kernel, count) for kernel in kernels} - {None}
+            if len(found) > 1:
+                raise ValueError(
+                    f"{name} applies its kernels to the same features, but they were built with "
+                    f"different {count}: {sorted(found)}."
+                )
+            setattr(self, count, found.pop() if found else None)
         self.kernels = nn.ModuleList(kernels)
-
-    @property
-    def needs_features(self) -> bool:
-        return any(kernel.needs_features for kernel in self.parts())
 
     @abstractmethod
     def combine(self, values: list[Tensor]) -> Tensor:

@@ -61,7 +61,7 @@ def make(
         if name in _STATIONARY:
             kind = _STATIONARY[name]
             return kind(num_features=num_features, num_inputs=num_inputs, dtype=dtype)
-    if num_inputs is not None and getattr(name, "num_inputs", None) != num_inputs:
+    if num_inputs is not None and (isinstance(name, str) or name.num_inputs != num_inputs):
         raise ValueError(
             f"A kernel on features and {num_inputs} inputs is stationary: use one of "
             f"{', '.join(_STATIONARY)}, or an object with num_inputs={num_inputs}; got "

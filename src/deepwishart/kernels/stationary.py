@@ -86,10 +86,6 @@ class Stationary(Kernel):
         """The lengthscale of the features, a scalar, or (D,) with ARD."""
         return self.log_lengthscale.exp()
 
-    @property
-    def needs_features(self) -> bool:
-        return self.num_features is not None or self.num_inputs is not None
-
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""
         distance = squared_distance(g_xx, g_xy, g_yy)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from deepwishart.layers.base import GramInducing, GramRows, Layer, LayerSample, Rows
+from deepwishart.kernels import GramInducing, GramRows, Inducing, Rows
+from deepwishart.layers.base import Layer, LayerSample
 from deepwishart.testing.requirements import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements
 
 
@@ -40,7 +41,6 @@ def check_layer(
     check.shapes()
     check.whatever_the_layer()
     check.rows_are_alone()
-    check.pieces_of_a_batch()
     check.start()
     check.divergence()
     check.rows_at_inducing_points()
@@ -60,53 +60,38 @@ class _LayerCheck(SamplingRequirements):
         return found
 
     def shapes(self) -> None:
-        for integrate in (True, False):
-            sample = self.sample(integrate=integrate)
-            right = isinstance(sample, LayerSample)
-            self.require(right, f"sample returns a {type(sample).__name__}")
-            self.require_shape("log p - log q", sample.log_ratio, (), (SAMPLES,))
+        for sample in self.both_samples(LayerSample):
             for joint in (False, True):
                 drawn = sample.rows(self.rows, self.row_random(), joint)
-                self._row_shapes(drawn, joint)
-                self._inducing_shape(sample, drawn)
-
-    def _row_shapes(self, drawn: Rows, joint: bool) -> None:
-        found = [tuple(part.shape) for part in _tensors(drawn)]
-        wanted: list[tuple[int, ...]] = [(SAMPLES, ROWS, *found[0][2:3])]
-        if isinstance(drawn, GramRows):
-            own = (ROWS, ROWS) if joint else (ROWS,)
-            wanted = [(SAMPLES, len(self.inducing), ROWS), (SAMPLES, *own)]
-        what = f"rows with joint={joint} have shapes {found} instead of {wanted}"
-        self.require(found == wanted, what)
-
-    def _inducing_shape(self, sample: LayerSample, drawn: Rows) -> None:
-        inducing, size = _values(sample.inducing), len(self.inducing)
-        if inducing.shape[-2] == 0:  # a layer with inducing points of its own hands none on
-            return
-        gram = isinstance(sample.inducing, GramInducing)
-        what = "of inducing points and rows, one is features and the other a Gram matrix"
-        self.require(gram == isinstance(drawn, GramRows), what)
-        width = size if gram else _tensors(drawn)[0].shape[-1]
-        self.require_shape("inducing", inducing, (SAMPLES, size, width))
+                found = [tuple(part.shape) for part in _tensors(drawn)]
+                wanted: list[tuple[int, ...]] = [(SAMPLES, ROWS, *found[0][2:3])]
+                if isinstance(drawn, GramRows):
+                    own = (ROWS, ROWS) if joint else (ROWS,)
+                    wanted = [(SAMPLES, len(self.inducing), ROWS), (SAMPLES, *own)]
+                what = f"rows with joint={joint} have shapes {found} instead of {wanted}"
+                self.require(found == wanted, what)
+            inducing, gram = _values(sample.inducing), isinstance(drawn, GramRows)
+            if inducing.shape[-2] == 0:  # a layer with inducing points of its own hands none on
+                continue
+            what = "of inducing points and rows, one is features and the other a Gram matrix"
+            self.require(isinstance(sample.inducing, GramInducing) == gram, what)
+            width = len(self.inducing) if gram else found[0][-1]
+            self.require_shape("inducing", inducing, (SAMPLES, len(self.inducing), width))
 
     def rows_are_alone(self) -> None:
-        sample, random = self.sample(), self.row_random(shared=True)
-        whole = sample.rows(self.rows, random)
-        for chosen in (slice(index, index + 1) for index in range(ROWS)):
-            alone = sample.rows(self.rows[chosen], random)
-            self._require_part(alone, whole, chosen, "a row depends on the other rows of its batch")
-
-    def pieces_of_a_batch(self) -> None:
-        sample, random = self.sample(), self.row_random()
-        whole = sample.rows(self.rows, random)
-        for chosen in (slice(0, 1), slice(1, ROWS)):
-            piece = sample.rows(self.rows[chosen], random.part(chosen.start, ROWS))
-            violation = "pieces of a batch differ from the batch (RowRandomness.part)"
-            self._require_part(piece, whole, chosen, violation)
-
-    def _require_part(self, found: Rows, whole: Rows, chosen: slice, violation: str) -> None:
-        for part, expected in zip(_tensors(found), _tensors(_pick(whole, chosen)), strict=True):
-            self.require_close(part, expected, violation)
+        """Of rows with one noise for all, and of pieces of a batch with one for each."""
+        sample = self.sample()
+        for shared, violation in (
+            (True, "a row depends on the other rows of its batch"),
+            (False, "pieces of a batch differ from the batch (RowRandomness.part)"),
+        ):
+            random = self.row_random(shared=shared)
+            whole = sample.rows(self.rows, random)
+            for chosen in (slice(0, 1), slice(1, ROWS)):
+                part = random if shared else random.part(chosen.start, ROWS)
+                found = _tensors(sample.rows(self.rows[chosen], part))
+                for piece, expected in zip(found, _tensors(_pick(whole, chosen)), strict=True):
+                    self.require_close(piece, expected, violation)
 
     def start(self) -> None:
         drawn = self.sample().rows(self.rows, self.row_random())
@@ -146,7 +131,7 @@ class _LayerCheck(SamplingRequirements):
                 self.require_zero_mean(gap, what, allowance=self.subject.jitter)
 
 
-def _values(inducing: Tensor | GramInducing) -> Tensor:
+def _values(inducing: Inducing) -> Tensor:
     return inducing.gram if isinstance(inducing, GramInducing) else inducing
 
 

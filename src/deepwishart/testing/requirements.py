@@ -136,6 +136,14 @@ class SamplingRequirements(Requirements, ABC):
     def sample(self, num_samples: int = SAMPLES, integrate: bool = True) -> Any:
         return self.subject.sample(self.inducing, self.random(num_samples), integrate=integrate)
 
+    def both_samples(self, kind: type) -> list[Any]:
+        """With variables integrated out and drawn, right in type and in the shape of the ratio."""
+        samples = [self.sample(integrate=integrate) for integrate in (True, False)]
+        for sample in samples:
+            self.require(isinstance(sample, kind), f"sample returns a {type(sample).__name__}")
+            self.require_shape("log p - log q", sample.log_ratio, (), (SAMPLES,))
+        return samples
+
     def random(self, num_samples: int = SAMPLES) -> Randomness:
         generator = torch.Generator(self.device).manual_seed(self.seed)
         return Randomness(num_samples, generator, self.dtype, self.device)
@@ -191,10 +199,13 @@ class SamplingRequirements(Requirements, ABC):
     def prior(self) -> None:
         root = self.normal(SAMPLES, ROWS, ROWS)
         kernel_matrix = root @ root.mT + torch.eye(ROWS, dtype=self.dtype, device=self.device)
-        sample = self.subject.prior(kernel_matrix).rsample(generator=self.random().generator)
-        violation = f"a sample of its prior at {SAMPLES} x {ROWS} points has shape "
-        self.require(sample.shape[:2] == (SAMPLES, ROWS), violation + str(tuple(sample.shape)))
-        self.require_value("a sample of its prior", sample)
+        layer = self.subject
+        parts: Any = layer.priors if isinstance(layer, OutputLayer) else [layer]
+        for part in parts:
+            sample = part.prior(kernel_matrix).rsample(generator=self.random().generator)
+            violation = f"a sample of its prior at {SAMPLES} x {ROWS} points has shape "
+            self.require(sample.shape[:2] == (SAMPLES, ROWS), violation + str(tuple(sample.shape)))
+            self.require_value("a sample of its prior", sample)
 
     @torch.no_grad()
     def divergence(self) -> list[Any]:
