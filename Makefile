@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo results test lint types pytest docs stress wheel format clean distclean
+.PHONY: help install demo results test lint types pytest quick portable docs stress wheel format clean distclean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -41,9 +41,10 @@ test: lint  ## everything that has to pass: lint, types, documentation, tests
 	$(MAKE) --no-print-directory -j2 types docs
 	$(MAKE) --no-print-directory pytest
 
-lint: $(STAMP)  ## check style and formatting
+lint: $(STAMP)  ## check style, formatting and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 
 types: $(STAMP)  ## check the type annotations
 	$(BIN)/mypy
@@ -51,6 +52,13 @@ types: $(STAMP)  ## check the type annotations
 # One thread per worker: threads that fight for the cores are slower than no threads.
 pytest: $(STAMP)  ## run the tests and the examples in docstrings
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+quick: $(STAMP)  ## the tests but those marked slow, in under two minutes
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+# Four sets of settings, in turn; each starts its own workers.
+portable: $(STAMP)  ## run the numerical tests as other processors and numbers of threads compute them
+	$(BIN)/python .ci/portable
 
 docs: $(STAMP)  ## build the documentation into docs/_build/html, warnings are errors
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
+import os
 import platform
 import shutil
 import signal
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from stress.pool import answers
+from stress.cases import answers
 
 __all__: list[str] = []
 
@@ -30,9 +31,19 @@ KINDS = {
 
 def main() -> int:
     """Run what is asked for; 1 if anything failed."""
-    options = _options()
+    parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="stop then; kinds share it equally"
+    )
+    for kind, what in KINDS.items():
+        parser.add_argument(f"--{kind}", type=int, metavar="N", help=f"number of {what}")
+    parser.add_argument("--only", metavar="KIND:NUMBER", help="one case, such as tables:17")
+    parser.add_argument("--folder", type=Path, help="work here, and leave what was made")
+    options = parser.parse_args()
     # A shell that starts this in the background has it ignore Ctrl-C, which ends it early.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["OMP_NUM_THREADS"] = "1"  # forks have one thread
     folder = options.folder or Path(tempfile.mkdtemp(prefix="stress-"))
     began = time.monotonic()
     failures = sum(
@@ -51,7 +62,7 @@ def _work(options: argparse.Namespace) -> Iterable[tuple[str, Iterable[int], flo
     """Kinds of cases, their numbers, and the seconds that they may take."""
     if options.only:
         kind, _, number = options.only.partition(":")
-        return [(kind, [int(number)], float("inf"))]
+        return [(kind, [int(number)], math.inf)]
     counts = {kind: getattr(options, kind) for kind in KINDS if getattr(options, kind) is not None}
     seconds = options.minutes * 60 / len(counts or KINDS)
     if counts:
@@ -71,29 +82,15 @@ def _try(kind: str, seed: int, folder: Path, numbers: Iterable[int], seconds: fl
             if "failed" in answer:
                 case = f"--seed {seed} --only {kind}:{number}"
                 print(f"FAILED {case}: {answer['failed']}", flush=True)
-            if (done := sum(ends.values())) % 100 == 0:
+            if (done := ends.total()) % 100 == 0:
                 print(f"{kind}: {done} done, {ends['FAILED']} failed", file=sys.stderr, flush=True)
-    done = sum(ends.values())
     shown = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
-    print(f"{done} {KINDS[kind]}: {shown}", flush=True)
+    print(f"{ends.total()} {KINDS[kind]}: {shown}", flush=True)
     if counts:
         print("  " + ", ".join(f"{count} {what}" for what, count in sorted(counts.items())))
-    if done == 1 and "what" in answer:
+    if ends.total() == 1 and "what" in answer:
         print(f"  {answer['what']}")
     return ends["FAILED"]
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="stop then; kinds share it equally"
-    )
-    for kind, what in KINDS.items():
-        parser.add_argument(f"--{kind}", type=int, metavar="N", help=f"number of {what}")
-    parser.add_argument("--only", metavar="KIND:NUMBER", help="one case, such as tables:17")
-    parser.add_argument("--folder", type=Path, help="work here, and leave what was made")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

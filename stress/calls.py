@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import linecache
+import inspect
 import random
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,25 @@ import torch
 
 import deepwishart as dw
 from deepwishart import metrics, training
+from deepwishart.spec import OUTPUTS, PROCESSES
 from stress.cases import Failed, Outcome
 from stress.odd import odd_value
 
 __all__ = ["SUITE"]
 
+# What only Python's own errors are for.
 _OBJECTS = ("model", "regressor", "history", "checkpoints", "progress", "should_stop", "optimiser")
 _KINDS = (ValueError, TypeError, OSError, MemoryError, ArithmeticError, training.TrainingError)
 _LIBRARIES = ("/sklearn/", "numpy/random/")
 _PATHS = ("pathlib.py", "<frozen posixpath>", "<frozen genericpath>", "<frozen os>")
 Call = tuple[Callable[..., Any], dict[str, Any]]
+
+
+def _call(function: Callable[..., Any], **given: Any) -> Call:
+    """A function and all its arguments: those given, and the defaults of the others."""
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+    return function, {**defaults, **given}
 
 
 class Calls:
@@ -38,16 +46,17 @@ class Calls:
         torch.set_num_threads(1)
         self.X = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(6, 2)
         self.y = self.X.sum(1).sin()
-        self.models = {
-            (process, output): dw.build(
-                process, self.X, self.y, num_inducing=3, output=output, seed=1
-            )
-            for process in ("dwp", "dgp", "dsvi", "diwp")
-            for output in ("inducing", "collapsed")
-        }
-        self.regressor = dw.DeepKernelRegressor(
-            n_inducing=3, n_samples=1, max_iter=2, n_predict_samples=3, random_state=0
-        ).fit(self.X.numpy(), self.y.numpy())
+        self.models = [
+            dw.build(process, self.X, self.y, num_inducing=3, output=output, seed=1)
+            for process in PROCESSES
+            for output in OUTPUTS
+        ]
+        small = {"n_inducing": 3, "n_samples": 1, "max_iter": 2, "n_predict_samples": 3}
+        regressor = dw.DeepKernelRegressor(**small, random_state=0)
+        self.regressor = regressor.fit(self.X.numpy(), self.y.numpy())
+
+    def prepare(self) -> None:
+        """Everything is in memory."""
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One call with one or two odd arguments."""
@@ -55,7 +64,7 @@ class Calls:
         name = rng.choice(tuple(calls))
         function, arguments = calls[name]
         shown = []
-        names = [key for key in arguments if key not in _OBJECTS]  # Python's own errors will do
+        names = [key for key in arguments if key not in _OBJECTS]
         for key in rng.sample(names, min(len(names), rng.choice((1, 1, 1, 2)))):
             text, arguments[key] = odd_value(arguments[key], rng)
             shown.append(f"{key}={text}")
@@ -66,108 +75,67 @@ class Calls:
         except Exception as error:
             _check_error(error, what)
             return Outcome(what, "refused")
-        _check_result(result, what)
+        if any(np.isnan(value).any() for value in _numbers(result)):
+            raise Failed(f"{what}: NaN is returned without an error")
         return Outcome(what, "accepted")
 
     def _functions(self, rng: random.Random) -> dict[str, Call]:
-        model = self.models[rng.choice(tuple(self.models))].snapshot()
-        data = {"model": model, "X": self.X, "y": self.y}
+        model = rng.choice(self.models).snapshot()
+        data = {"X": self.X, "y": self.y}
         generator = torch.Generator().manual_seed(rng.randrange(2**31))
+        likewise = {"model": model, "X": self.X, "generator": generator}
+        built = {"process": rng.choice(PROCESSES), "output": rng.choice(OUTPUTS), **data}
+        steps = {"max_iter": 2, "learning_rate": 0.1, "final_learning_rate": 0.1, "kl_anneal": 0}
+        protocol = training.Protocol(**steps, schedule="constant", num_samples=2)
         return {
-            "build": (dw.build, self._build_arguments(rng)),
-            "elbo": (
-                dw.elbo,
-                {
-                    **data,
-                    **{"num_data": 6, "num_samples": 2, "kl_weight": 1.0, "generator": generator},
-                    "joint": rng.random() < 0.3,
-                },
+            "build": _call(dw.build, **built, num_inducing=3),
+            "ModelSpec": _call(dw.ModelSpec, num_features=2),
+            "elbo": _call(
+                dw.elbo, **likewise, y=self.y, num_data=6, num_samples=2, joint=rng.random() < 0.3
             ),
-            "importance_weighted_bound": (
+            "importance_weighted_bound": _call(
                 dw.importance_weighted_bound,
-                {**data, "num_importance": 2, "num_replicates": 2, "generator": generator},
+                **{**likewise, "y": self.y, "num_importance": 2, "num_replicates": 2},
             ),
-            "sample_prior": (
-                dw.sample_prior,
-                {"model": model, "X": self.X, "num_samples": 2, "generator": generator},
-            ),
-            "train": (
-                _train,
-                {
-                    **{**data, "model": model.requires_grad_()},
-                    **{"protocol": training.Protocol(2, 0.01, 0.01, "constant", 0, 2), "seed": 0},
-                    **{"history": None, "checkpoints": None, "resume": False, "progress": None},
-                    **{"should_stop": None, "batches": None, "num_data": None, "optimiser": None},
-                },
-            ),
-            "Protocol": (
+            "sample_prior": _call(dw.sample_prior, **likewise, num_samples=2),
+            "train": _call(_train, model=model.requires_grad_(), **data, protocol=protocol),
+            "Protocol": _call(
                 training.Protocol,
-                {
-                    **{"max_iter": 2, "learning_rate": 0.1, "final_learning_rate": 0.1},
-                    **{"schedule": "flat", "kl_anneal": 0, "num_samples": 2, "batch_size": None},
-                    **{"clip_norm": None, "factors": {"kernel": 1.0}, "betas": (0.9, 0.99)},
-                },
+                **{**steps, "schedule": "flat", "num_samples": 2, "betas": (0.9, 0.99)},
+                factors={"kernel": 1.0},
             ),
-            "Protocol.named": (training.Protocol.named, {"name": "fast", "num_rows": 5}),
-            "CheckpointStore": (
-                training.CheckpointStore,
-                {"directory": "x", "every_steps": 5, "keep": 2},
-            ),
-            "Randomness": (
-                dw.Randomness,
-                {"num_samples": 2, "generator": generator, "dtype": torch.float64, "device": "cpu"},
-            ),
-            "kernels.make": (
-                dw.kernels.make,
-                {"name": "matern32", "num_features": 2},
-            ),
+            "Protocol.named": _call(training.Protocol.named, name="fast", num_rows=5),
+            "CheckpointStore": _call(training.CheckpointStore, directory="x", every_steps=5),
+            "Randomness": _call(dw.Randomness, num_samples=2, generator=generator),
+            "kernels.make": (dw.kernels.make, {"name": "matern32", "num_features": 2}),
             "likelihoods.Gaussian": (dw.likelihoods.Gaussian, {"num_outputs": 1, "noise": 0.1}),
         }
 
-    def _build_arguments(self, rng: random.Random) -> dict[str, Any]:
-        return {
-            **{"process": rng.choice(("dwp", "dgp", "dsvi", "diwp")), "X": self.X, "y": self.y},
-            **{"depth": 2, "width": None, "num_inducing": 3, "inducing_inputs": None, "seed": 0},
-            **{"kernel": "squared_exponential", "likelihood": None, "dtype": torch.float64},
-            **{"output": rng.choice(("inducing", "collapsed")), "noise": 0.1, "precision": 9.0},
-            **{"mixing": 1e-3, "posterior": "bartlett", "jitter": None, "linear_mean": False},
-        }
-
     def _methods(self, rng: random.Random, folder: Path) -> dict[str, Call]:
-        model = self.models[rng.choice(tuple(self.models))]
+        model, regressor = rng.choice(self.models), self.regressor
         predicted = model.predict(self.X, 3)
         X, y = self.X.numpy(), self.y.numpy()
-        regressor = self.regressor
         own = {**regressor.get_params(), "device": "cpu", "output": "auto"}
-        fit = {"X": X, "y": y}
+        save = functools.partial(_save, folder=folder)
         return {
             "model.predict": (_predict, {"model": model, "X": self.X, "num_samples": 2}),
             "model.sample_functions": (model.sample_functions, {"X": self.X, "num_samples": 2}),
             "prediction.log_prob": (predicted.log_prob, {"y": self.y}),
             "prediction.cdf": (predicted.cdf, {"y": self.y}),
             "prediction.quantile": (predicted.quantile, {"p": 0.3}),
-            "prediction.sample": (predicted.sample, {"num_samples": 2, "generator": None}),
-            "regressor(...).fit": (_fit_new, {**own, **fit}),
-            "regressor.fit": (_fit_new, fit),
+            "prediction.sample": _call(predicted.sample, num_samples=2),
+            "regressor(...).fit": (_fit_new, {**own, "X": X, "y": y}),
+            "regressor.fit": (_fit_new, {"X": X, "y": y}),
             "regressor.predict": (regressor.predict, {"X": X, "return_std": True}),
             "regressor.predict_interval": (regressor.predict_interval, {"X": X, "coverage": 0.9}),
             "regressor.predict_quantiles": (
                 regressor.predict_quantiles,
                 {"X": X, "quantiles": np.array([0.1, 0.9])},
             ),
-            "regressor.sample_y": (
-                regressor.sample_y,
-                {"X": X, "n_samples": 2, "random_state": None},
-            ),
-            "regressor.log_prob": (regressor.log_prob, fit),
-            "regressor.save": (
-                functools.partial(_save, folder=folder),
-                {"regressor": regressor, "path": folder / "model"},
-            ),
-            "regressor.load": (
-                dw.DeepKernelRegressor.load,
-                {"path": folder / "model", "device": None},
-            ),
+            "regressor.sample_y": _call(regressor.sample_y, X=X, n_samples=2),
+            "regressor.log_prob": (regressor.log_prob, {"X": X, "y": y}),
+            "regressor.save": (save, {"regressor": regressor, "path": folder / "model"}),
+            "regressor.load": _call(dw.DeepKernelRegressor.load, path=folder / "model"),
         }
 
     def _scores(self) -> dict[str, Call]:
@@ -179,9 +147,19 @@ class Calls:
 SUITE = Calls
 
 
-def _train(*, model: Any, **arguments: Any) -> Any:
-    history = training.train(model, arguments.pop("X"), arguments.pop("y"), **arguments)
-    return history.elbo
+def _train(
+    *,
+    model: Any,
+    X: Any,
+    y: Any,
+    protocol: Any,
+    seed: Any = 0,
+    resume: Any = False,
+    batches: Any = None,
+    num_data: Any = None,
+) -> Any:
+    options = {"seed": seed, "resume": resume, "batches": batches, "num_data": num_data}
+    return training.train(model, X, y, protocol, **options).elbo
 
 
 def _predict(*, model: Any, **arguments: Any) -> Any:
@@ -212,29 +190,14 @@ def _check_error(error: Exception, what: str) -> None:
 
     What scikit-learn says of arrays and the standard library of paths is written for people, too.
     """
-    frame = _innermost(error.__traceback__)
-    file, line = frame.tb_frame.f_code.co_filename, frame.tb_lineno
-    purpose = linecache.getline(file, line).lstrip().startswith("raise")
-    ours = "/deepwishart/" in file and purpose
-    theirs = file.endswith(_PATHS) or any(part in file for part in _LIBRARIES)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    ours = "/deepwishart/" in frame.filename and (frame.line or "").startswith("raise")
+    theirs = frame.filename.endswith(_PATHS) or any(part in frame.filename for part in _LIBRARIES)
     memory = isinstance(error, MemoryError) or "allocate memory" in str(error)
     if memory or (isinstance(error, _KINDS) and (ours or theirs) and str(error)):
         return
     where = "".join(traceback.format_exception(error)[-6:])
     raise Failed(f"{what}: {type(error).__name__}: {error!s:.300}\n{where}")
-
-
-def _innermost(trace: TracebackType | None) -> TracebackType:
-    assert trace is not None
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace
-
-
-def _check_result(result: Any, what: str) -> None:
-    for value in _numbers(result):
-        if np.isnan(value).any():
-            raise Failed(f"{what}: NaN is returned without an error")
 
 
 def _numbers(result: Any) -> Iterable[np.ndarray]:

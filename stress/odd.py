@@ -24,21 +24,9 @@ SCALARS: tuple[Any, ...] = (
     *((), [], {}, set(), [1], [None], ["x"], [[1.0]], {"a": 1}, [float("nan")], [10**400]),
     *(object(), int, len, Ellipsis, NotImplemented, slice(3), range(3), Decimal(2), Fraction(1, 2)),
     *(np.int64(2), np.float32(0.5), np.float64("nan"), np.bool_(True), np.str_("x"), pd.NA, pd.NaT),
-    *(
-        np.datetime64("2021-01-01"),
-        torch.float16,
-        torch.int64,
-        torch.device("meta"),
-        "meta",
-        "cuda",
-    ),
-    *(
-        np.random.default_rng(0),
-        np.random.RandomState(0),
-        python_random.Random(0),
-        "\x00",
-        "\ud800",
-    ),
+    *(np.datetime64("2021-01-01"), torch.float16, torch.int64, torch.device("meta"), "meta"),
+    *(np.random.default_rng(0), np.random.RandomState(0), python_random.Random(0), "\x00"),
+    *("cuda", "\ud800"),
 )
 
 

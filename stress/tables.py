@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,30 +18,18 @@ from stress.cases import Failed, Outcome
 from stress.command import Ended, check_predictions, command, judge
 from stress.damage import damage_bytes
 
-__all__ = ["SUITE", "base_columns", "base_table", "fit"]
+__all__ = ["ENCODINGS", "SUITE", "base_columns", "fit"]
 
 TINY = ["--inducing", "3", "--samples", "1", "--max-iter", "2", "--depth", "2", "--quiet"]
-_WRITERS = {".csv": ",", ".tsv": "\t", ".parquet": ""}
 _TARGET = "price"
 TARGETS = (_TARGET, _TARGET, "colour")  # numbers, and classes
 CELLS = (
     *("", " ", "NA", "n/a", "?", "null", "nan", "inf", "-inf", "Infinity", "1e308", "-1e308"),
     *("1e309", "1e-320", "9" * 400, "-" + "9" * 30, "0x10", "1,5", "1_000", "1 000", "$5", "5%"),
-    *(
-        "+1",
-        ".5",
-        "1.",
-        "1e",
-        "--",
-        "TRUE",
-        "yes",
-        "\u0663",
-        "\uff11\uff12",
-        "\u00bd",
-        "\u2212" + "1",
-    ),
+    *("+1", ".5", "1.", "1e", "--", "TRUE", "yes", "\u0663", "\uff11\uff12", "\u00bd", "\u22121"),
+    *("2021-01-01", "12:30", "None", "[1]", "{}"),
     *("\x00", "\x1b[2J", "\x07", "a\nb", 'say "so"', "'", '"', "\\", "=1+1", "x" * 10_000),
-    *("\ufeff", "\u202e", "\U0001f600", "e\u0301", "2021-01-01", "12:30", "None", "[1]", "{}"),
+    *("\ufeff", "\u202e", "\U0001f600", "e\u0301"),
 )
 NAMES = (
     *("", " ", "x", "x ", "X", _TARGET, "mean", "std", "q0.5", "^x.*$", "*", "\x1b[2J", "a\nb"),
@@ -61,41 +50,38 @@ def base_columns(num_rows: int = 30) -> dict[str, list[object]]:
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def base_table(num_rows: int = 30) -> pl.DataFrame:
-    """The same as a data frame."""
-    return pl.DataFrame(base_columns(num_rows))
-
-
 class Tables:
     """Tables for a model to be fitted to, or for a fitted one to predict."""
 
     def __init__(self, folder: Path) -> None:
-        self.models = {target: folder / target for target in TARGETS}
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            base_table().write_csv(folder / "base.csv")
-            for target, model in self.models.items():
-                if (ended := fit(folder / "base.csv", target, model)).code:
-                    raise Failed(ended.err)
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """A model for each target."""
+        self.folder.mkdir(exist_ok=True)
+        pl.DataFrame(base_columns()).write_csv(self.folder / "base.csv")
+        for target in set(TARGETS):
+            if (ended := fit(self.folder / "base.csv", target, self.folder / target)).code:
+                raise Failed(ended.err)
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One table, fitted or predicted for."""
         what, path = make_table(rng, folder)
-        target = rng.choice(TARGETS)
+        what, target = f"{path.suffix}: {what}", rng.choice(TARGETS)
         if rng.random() < 0.6:
-            ended = command("predict", self.models[target], path)
+            ended = command("predict", self.folder / target, path)
             if judge(ended) == "accepted":
                 check_predictions(ended.out)
-            return Outcome(f"{path.suffix}: {what}", judge(ended))
+            return Outcome(what, judge(ended))
         options = ["--impute", "median"] if rng.random() < 0.3 else []
         options += ["--holdout", rng.choice(("0", "0.2"))]
-        if judge(fit(path, target, folder / "out", *options)) == "accepted":
-            again = command("predict", folder / "out", path)
-            if judge(again) == "refused" and not _left_out(folder / "out"):
-                raise Failed(f"{what}: no predictions for the table of the fit: {again.err}")
-            check_predictions(again.out)
-            return Outcome(f"{path.suffix}: {what}", "accepted")
-        return Outcome(f"{path.suffix}: {what}", "refused")
+        if judge(fit(path, target, folder / "out", *options)) == "refused":
+            return Outcome(what, "refused")
+        again = command("predict", folder / "out", path)
+        if judge(again) == "refused" and not _left_out(folder / "out"):
+            raise Failed(f"{what}: no predictions for the table of the fit: {again.err}")
+        check_predictions(again.out)
+        return Outcome(what, "accepted")
 
 
 SUITE = Tables
@@ -115,15 +101,19 @@ def _left_out(model: Path) -> int:
 def make_table(rng: random.Random, folder: Path) -> tuple[str, Path]:
     """A table with something wrong in its values, its columns or its bytes."""
     suffix = rng.choice((".csv", ".csv", ".csv", ".tsv", ".tsv", ".parquet"))
-    what, table = rng.choice(CHANGES)(base_table(rng.choice((1, 2, 3, 30, 30, 30, 30))), rng)
+    num_rows = rng.choice((1, 2, 3, 30, 30, 30, 30))
+    what, table = rng.choice(CHANGES)(pl.DataFrame(base_columns(num_rows)), rng)
     data = _written(table, suffix, rng)
     if what == "nothing" or rng.random() < 0.15:
-        more, data = (_encoded if suffix != ".parquet" and rng.random() < 0.3 else damage_bytes)(
-            data, rng
-        )
-        what = more if what == "nothing" else f"{what}, {more}"
-    path = folder / rng.choice(("t", "t[1]", "t *", "t\u00e9", "-t", "t.csv"))
-    path = path.with_name(path.name + (suffix.upper() if rng.random() < 0.1 else suffix))
+        if suffix != ".parquet" and rng.random() < 0.3:
+            encoding = rng.choice(ENCODINGS)
+            data = data.decode(errors="replace").encode(encoding, errors="replace")
+            what += f", in {encoding}"
+        else:
+            more, data = damage_bytes(data, rng)
+            what += f", {more}"
+    name = rng.choice(("t", "t[1]", "t *", "t\u00e9", "-t", "t.csv"))
+    path = folder / (name + (suffix.upper() if rng.random() < 0.1 else suffix))
     path.write_bytes(data)
     return what, path
 
@@ -131,30 +121,21 @@ def make_table(rng: random.Random, folder: Path) -> tuple[str, Path]:
 def _written(table: pl.DataFrame, suffix: str, rng: random.Random) -> bytes:
     buffer = io.BytesIO()
     if suffix == ".parquet":
-        codec = rng.choice(("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"))
-        groups = rng.choice((None, None, 7))
-        table.write_parquet(buffer, compression=codec, row_group_size=groups)  # type: ignore[arg-type]
+        codec: Any = rng.choice(("zstd", "snappy", "gzip", "lz4", "brotli", "uncompressed"))
+        table.write_parquet(buffer, compression=codec, row_group_size=rng.choice((None, None, 7)))
         return buffer.getvalue()
-    quoting = rng.choice(("necessary", "necessary", "always", "never"))
-    text = pl.DataFrame([_as_text(column) for column in table.get_columns()])
+    quoting: Any = rng.choice(("necessary", "necessary", "always", "never"))
     ends = rng.choice(("\n", "\n", "\r\n"))
-    text.write_csv(
-        buffer,
-        separator=_WRITERS[suffix],
-        quote_style=quoting,  # type: ignore[arg-type]
-        line_terminator=ends,
+    # What CSV cannot hold, as Python would print it.
+    columns = table.get_columns()
+    text = [
+        pl.Series(c.name, [None if v is None else str(v) for v in c.to_list()]) for c in columns
+    ]
+    separator = "," if suffix == ".csv" else "\t"
+    pl.DataFrame(text).write_csv(
+        buffer, separator=separator, quote_style=quoting, line_terminator=ends
     )
     return buffer.getvalue()
-
-
-def _as_text(column: pl.Series) -> pl.Series:
-    """What CSV cannot hold, as Python would print it."""
-    return pl.Series(column.name, [None if v is None else str(v) for v in column.to_list()])
-
-
-def _encoded(data: bytes, rng: random.Random) -> tuple[str, bytes]:
-    encoding = rng.choice(ENCODINGS)
-    return f"in {encoding}", data.decode(errors="replace").encode(encoding, errors="replace")
 
 
 # ---- changes to values and columns ---------------------------------------------------------------
@@ -209,10 +190,10 @@ def _other_columns(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.Dat
 
 
 def _wide(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    more = {
-        f"c{i}": [rng.random() for _ in range(len(table))] for i in range(rng.choice((50, 300)))
-    }
-    return "many columns", table.with_columns(**more)
+    names = [f"c{i}" for i in range(rng.choice((50, 300)))]
+    return "many columns", table.with_columns(
+        **{name: [rng.random() for _ in range(len(table))] for name in names}
+    )
 
 
 def _odd_type(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:

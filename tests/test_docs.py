@@ -1,59 +1,109 @@
-"""The documentation covers the package, its code runs, and the version is the same everywhere."""
+"""What the documentation names is there, and what is there the documentation names."""
 
 import pkgutil
 import re
-import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import deepwishart
+from deepwishart.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+PAGES = sorted(DOCS.glob("*.rst"))
+INTERNAL = {"native"}  # what numerics computes with
 
 
-def public_modules() -> list[str]:
-    found = (module.name for module in pkgutil.iter_modules(deepwishart.__path__))
-    return sorted(name for name in found if not name.startswith("_"))
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
-def code_blocks(page: Path) -> list[str]:
-    """The bodies of ``.. code-block:: python`` directives in a reST page, in order."""
-    text = page.read_text(encoding="utf-8")
-    bodies = re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", text, re.MULTILINE)
-    return [textwrap.dedent(body) for body in bodies]
+def public_modules() -> set[str]:
+    found = {module.name for module in pkgutil.iter_modules(deepwishart.__path__)}
+    return {name for name in found - INTERNAL if not name.startswith("_")}
 
 
-def test_getting_started_runs():
-    namespace: dict[str, Any] = {"__name__": "getting_started"}
-    blocks = code_blocks(DOCS / "getting_started.rst")
-    for number, block in enumerate(blocks, start=1):
-        exec(compile(block, f"getting_started.rst, block {number}", "exec"), namespace)
-    assert namespace["prediction"].mean.shape[0] == 5
-    assert namespace["functions"].shape[:2] == (3, 5)
-    assert namespace["bound"].shape == ()
-
-
-@pytest.mark.parametrize("name", public_modules())
-def test_every_public_module_has_a_page(name):
-    page = DOCS / "api" / f"{name}.rst"
-    assert page.exists(), f"deepwishart.{name} has no page: add docs/api/{name}.rst"
-    assert f".. automodule:: deepwishart.{name}\n" in page.read_text(encoding="utf-8")
-    assert f"   {name}\n" in (DOCS / "api" / "index.rst").read_text(encoding="utf-8")
-
-
-def test_every_page_has_its_module():
+def test_every_public_module_has_a_page_and_every_page_a_module() -> None:
     pages = {page.stem for page in (DOCS / "api").glob("*.rst")} - {"index", "deepwishart"}
-    assert pages == set(public_modules())
+    assert pages == public_modules(), "docs/api has one page for each public module"
+    index = read("docs/api/index.rst")
+    for name in pages:
+        assert f".. automodule:: deepwishart.{name}\n" in read(f"docs/api/{name}.rst")
+        assert f"   {name}\n" in index, f"{name} is not in docs/api/index.rst"
 
 
-def test_the_version_is_the_same_everywhere():
-    assert deepwishart.__version__ == VERSION
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^version: {re.escape(VERSION)}$", citation, re.MULTILINE)
-    assert re.search(r"^## (\S+)", changelog, re.MULTILINE)[1] == VERSION
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = read("docs/index.rst")
+    for page in PAGES:
+        assert page.stem == "index" or f"\n   {page.stem}\n" in index, page.name
+
+
+def commands(page: Path) -> list[str]:
+    lines = re.findall(r"^   (?:\w+)?\$ +(deepwishart .*)$", page.read_text("utf-8"), re.MULTILINE)
+    return [line.strip() for line in lines]
+
+
+COMMANDS = sorted({line for page in PAGES for line in commands(page)})
+
+
+def test_commands_were_found() -> None:
+    assert len(COMMANDS) >= 8
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_and_their_options_exist(line: str) -> None:
+    words = line.split()[1:]
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert not hasattr(command, "commands"), f"there is no command {line!r}"
+    options = {name for parameter in command.params for name in parameter.opts}
+    for word in words:
+        assert not word.startswith("--") or word in options, f"{word} in {line!r} does not exist"
+
+
+def test_the_map_in_contributing_is_true() -> None:
+    tables = re.findall(r"(?m)^\| (?:folder|beside).*\n((?:\|.*\n)+)", read("CONTRIBUTING.md"))
+    package = Path(deepwishart.__file__).parent
+    owners = []
+    for table, folder in zip(tables, (package, ROOT), strict=True):
+        paths = re.findall(r"`([\w./]+)`", "".join(re.findall(r"(?m)^\|[^|]*\|", table)))
+        owners.append({path.rstrip("/") for path in paths})
+        for path in paths:
+            assert (folder / path).exists(), f"{path} is on the map and nowhere else"
+            assert (folder / path).is_dir() == path.endswith("/")
+    present = {path.name for path in package.iterdir() if not path.name.startswith("__")}
+    assert present - {"py.typed"} == owners[0]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/getting_started.rst"])
+def test_make_targets_exist(name: str) -> None:
+    targets = set(re.findall(r"(?m)(?:^|`)(?: *\$ +)?make ([a-z]+)", read(name)))
+    assert targets and targets <= set(re.findall(r"(?m)^([a-z]+):", read("Makefile")))
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
+    assert deepwishart.__version__ == version
+    assert f"\nversion: {version}\n" in read("CITATION.cff")
+    assert re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)[1] == version
+
+
+def test_numbers_of_the_readme_are_those_of_the_report() -> None:
+    """Of the three data sets on the first screen, and of our row among other methods."""
+    bounds, likelihoods = read("results/report/report.md").partition("\n## Test log likelihood")[
+        ::2
+    ]
+    rows = re.findall(r"(?m)^\| (yacht|boston|energy) \| (.*) \|$", read("README.md"))
+    assert len(rows) == 3
+    page = read("docs/other_methods.rst")
+    cells = re.search(r"this library .*\n((?:     -.*\n){9})", page)[1].splitlines()
+    ours = dict(zip(("boston", "", "energy", *[""] * 5, "yacht"), cells, strict=True))
+    for name, numbers in rows:
+        for text, found in ((bounds, numbers.split(" | ")), (likelihoods, [ours[name][7:]])):
+            line = re.search(rf"(?m)^\| {name} \| 2 \|.*$", text)[0]
+            assert all(number in line for number in found), f"the report says: {line}"

@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,70 +17,51 @@ WITHOUT_EXAMPLE = {
     "deepwishart.cli": {"app"},
     "deepwishart.reproduction.sweeps": {"Engine", "RayEngine"},
 }
+INTERNAL = {"native"}  # what numerics computes with
+FOUND = {module.name for module in pkgutil.iter_modules(deepwishart.__path__)}
+PARTS = {f"reproduction.{name}" for name in ("datasets", "sweeps", "report", "toy")}
+MODULES = [
+    "deepwishart",
+    *(f"deepwishart.{n}" for n in sorted(FOUND - INTERNAL | PARTS) if not n.startswith("_")),
+]
 
 
-def modules() -> list[str]:
-    found = [module.name for module in pkgutil.iter_modules(deepwishart.__path__)]
-    public = [name for name in found if not name.startswith("_")]
-    parts = [f"reproduction.{name}" for name in ("datasets", "sweeps", "report", "toy")]
-    return ["deepwishart", *(f"deepwishart.{name}" for name in [*public, *parts])]
-
-
-def public_names(module_name: str) -> Iterator[tuple[str, Any]]:
-    """What a module offers: ``__all__``, or else what it defines."""
+def public_names(module_name: str) -> dict[str, Any]:
+    """Classes and functions that a module offers: of ``__all__``, or else those it defines."""
     module = importlib.import_module(module_name)
     offered = getattr(module, "__all__", None) or [
         name
         for name, value in vars(module).items()
         if not name.startswith("_") and getattr(value, "__module__", None) == module_name
     ]
-    for name in offered:
-        value = getattr(module, name)
-        if inspect.isclass(value) or inspect.isroutine(value):
-            yield name, value
+    values = {name: getattr(module, name) for name in offered}
+    return {n: v for n, v in values.items() if inspect.isclass(v) or inspect.isroutine(v)}
 
 
-@pytest.mark.parametrize("module_name", modules())
-def test_every_module_says_what_it_is_for(module_name: str) -> None:
-    assert inspect.getdoc(importlib.import_module(module_name))
-
-
-@pytest.mark.parametrize("module_name", modules())
-def test_every_public_name_has_a_docstring_of_its_own(module_name: str) -> None:
-    generated = {
-        name: f"{name}(" for name, value in public_names(module_name) if inspect.isclass(value)
-    }
-    silent = [
-        name
-        for name, value in public_names(module_name)
-        # Dataclasses and named tuples without a docstring get one that repeats their signature.
-        if not value.__doc__ or value.__doc__.startswith(generated.get(name, "\0"))
-    ]
-    assert not silent, f"{module_name}: no docstring for {', '.join(silent)}"
-
-
-@pytest.mark.parametrize("module_name", modules())
-def test_public_methods_are_documented(module_name: str) -> None:
+@pytest.mark.parametrize("module_name", MODULES)
+def test_everything_public_has_a_docstring(module_name: str) -> None:
     """Methods that override one of a class of ours may leave the explanation to it."""
-    silent = []
-    for class_name, value in public_names(module_name):
-        if not inspect.isclass(value):
-            continue
-        for name, member in vars(value).items():
+    silent = [] if inspect.getdoc(importlib.import_module(module_name)) else [module_name]
+    for name, value in public_names(module_name).items():
+        # Dataclasses and named tuples without a docstring get one that repeats their signature.
+        generated = f"{name}(" if inspect.isclass(value) else "\0"
+        if not value.__doc__ or value.__doc__.startswith(generated):
+            silent.append(name)
+        for method, member in vars(value).items() if inspect.isclass(value) else ():
             function = getattr(member, "fget", getattr(member, "__func__", member))
-            if name.startswith("_") or not inspect.isfunction(function):
+            if method.startswith("_") or not inspect.isfunction(function):
                 continue
-            inherited = (getattr(base, name, None) for base in value.__mro__[1:])
-            if not function.__doc__ and not any(getattr(b, "__doc__", None) for b in inherited):
-                silent.append(f"{class_name}.{name}")
+            versions = (getattr(base, method, None) for base in value.__mro__)
+            if not any(getattr(version, "__doc__", None) for version in versions):
+                silent.append(f"{name}.{method}")
     assert not silent, f"{module_name}: no docstring for {', '.join(silent)}"
 
 
-@pytest.mark.parametrize("module_name", modules())
+@pytest.mark.parametrize("module_name", MODULES)
 def test_every_public_name_has_an_example(module_name: str) -> None:
     lacking = {
         name
-        for name, value in public_names(module_name)
+        for name, value in public_names(module_name).items()
         if ">>>" not in (value.__doc__ or "") and not _is_error_or_record(value)
     }
     known = WITHOUT_EXAMPLE.get(module_name, set())

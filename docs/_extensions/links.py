@@ -35,6 +35,14 @@ def check(app: Sphinx, failed: Exception | None) -> None:
                 LOGGER.warning("%s links to %s, which does not exist", where, address)
 
 
+def follow(app: Sphinx, module: str, name: str) -> str | None:
+    """Where the source of a name is. Links from a source back to its pages all lead to one page:
+    that of these two modules describes the rest of them, so these names get no source."""
+    return module if module == "deepwishart" and name in ("build", "sample_prior") else None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.setup_extension("sphinx.ext.viewcode")
+    app.connect("viewcode-follow-imported", follow)
     app.connect("build-finished", check)
     return {"parallel_read_safe": True}

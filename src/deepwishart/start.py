@@ -261,6 +261,10 @@ def select_inducing(X: Tensor, num_inducing: int, generator: torch.Generator) ->
 
     Rows are chosen at random among distinct ones, so there may be fewer than asked for. Greedy
     conditional variance and k-means were no better after training (docs, "Defaults").
+
+    >>> X = torch.tensor([[0.0], [1.0], [1.0]])
+    >>> select_inducing(X, 3, torch.Generator().manual_seed(0)).points.sort(0).values.T
+    tensor([[0., 1.]])
     """
     order = torch.randperm(X.shape[0], generator=generator)
     _, group = torch.unique(X[order], dim=0, return_inverse=True)
@@ -271,7 +275,11 @@ def select_inducing(X: Tensor, num_inducing: int, generator: torch.Generator) ->
 
 
 def nearest_rows(points: Tensor, X: Tensor) -> Tensor:
-    """For every point the number of the row of ``X`` that is closest to it."""
+    """For every point the number of the row of ``X`` that is closest to it.
+
+    >>> nearest_rows(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0]]))
+    tensor([1])
+    """
     return torch.cdist(points, X).argmin(-1)
 
 
@@ -285,6 +293,9 @@ def starting_features(
     Mean and spread of a column are those of all ``rows``, where given. Where outliers hold a
     column's variance and none is among the points, the points' own spread would say next to
     nothing, and to divide by it would make a slope that no start recovers from.
+
+    >>> starting_features(torch.randn(5, 3), width=2, generator=torch.Generator()).shape
+    torch.Size([5, 2])
     """
     inputs = inputs.detach()
     rows = inputs if rows is None else rows.detach()

@@ -11,6 +11,8 @@ from deepwishart.training import Checkpoint, History
 
 from .conftest import run, start
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--depth", "2", "--inducing", "5", "--samples", "1", "--quiet"]
 
 

@@ -63,6 +63,7 @@ def quick_compiler(tmp_path):
     return str(script)
 
 
+@pytest.mark.slow
 def test_a_wheel_carries_its_operations_to_where_there_is_no_compiler(tmp_path, quick_compiler):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     options = ["--no-build-isolation", "--no-deps", "--wheel-dir", tmp_path]

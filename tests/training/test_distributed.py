@@ -19,6 +19,8 @@ from deepwishart.model import ProcessSample
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.training import CheckpointStore, History, Protocol, train
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 600
 CASES: dict[str, dict[str, Any]] = {

@@ -7,10 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import torch
 
 import deepwishart as dw
 from deepwishart.training import CheckpointStore, History, Protocol, train
+
+pytestmark = pytest.mark.slow
 
 STEPS = 150
 

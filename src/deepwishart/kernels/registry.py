@@ -56,7 +56,7 @@ def make(
     >>> make("matern32", num_features=4)
     Matern32(height=1, lengthscale=[1, 1, 1, 1])
     """
-    if isinstance(name, str):
+    if not isinstance(name, Kernel):
         check_choice("kernel", name, names())
         if name in _STATIONARY:
             kind = _STATIONARY[name]

@@ -39,7 +39,8 @@ _HERE = Path(__file__).parent
 _SOURCES = (_HERE / "kernels.cpp", *sorted(_HERE.glob("*.h")))
 _OPTIONS = ["-std=c++20", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC"]
 _OPTIONS += ["-shared"]
-_ARCHITECTURE = "native"
+# Another one serves to compute as other processors would (make portable).
+_ARCHITECTURE = os.environ.get("DEEPWISHART_ARCHITECTURE", "native")
 _TIMEOUT_SECONDS = 300
 _ABANDONED_SECONDS = 3600  # far beyond the timeout
 _log = logging.getLogger("deepwishart")

@@ -16,9 +16,12 @@ from deepwishart.reproduction.report import write_report
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="chromium is not installed (Debian: apt-get install chromium)"
+    ),
+]
 
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

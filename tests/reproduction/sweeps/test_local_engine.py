@@ -19,6 +19,8 @@ from deepwishart.reproduction.sweeps import (
 )
 from deepwishart.reproduction.sweeps.engine import Broken, Finished, Lost, Started, Stepped
 
+pytestmark = pytest.mark.slow
+
 SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4)]
 SETTINGS = Settings({"num_inducing": 6}, max_iter=60, elbo_samples=20, test_samples=5)
 

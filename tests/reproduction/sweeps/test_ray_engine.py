@@ -11,6 +11,8 @@ import pytest
 
 from deepwishart.reproduction.sweeps import RayEngine, ResultsStore, Settings
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("cluster_sweep.py")
 
 
