@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## make the environment in .venv
 
-demo: $(STAMP)  ## unroll a Swiss roll with four models: build/demo/index.html, about a minute
+demo: $(STAMP)  ## from a table to a model and a page about it, build/demo/index.html, half a minute
 	$(BIN)/deepwishart demo --out build/demo
 
 results: $(STAMP)  ## report on the runs in results/, beside the paper's numbers

@@ -8,8 +8,9 @@ import torch
 
 import deepwishart as dw
 from deepwishart.estimators import Standardiser
+from deepwishart.numerics.linalg import linear_map
 from deepwishart.spec import PROCESSES
-from deepwishart.start import linear_map, select_inducing, starting_features
+from deepwishart.start import select_inducing, starting_features
 
 LOWEST = -50.0  # per row
 

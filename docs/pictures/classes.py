@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from deepwishart import DeepKernelClassifier, plots
-from deepwishart.estimators import reliability
+from deepwishart.metrics import reliability
 
 split = train_test_split(*load_breast_cancer(return_X_y=True), test_size=0.4, random_state=0)
 X, X_test, y, y_test = split

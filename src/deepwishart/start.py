@@ -15,9 +15,9 @@ from deepwishart._support.arguments import number, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
 from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Inducing, Layer
-from deepwishart.layers.doubly_stochastic import linear_map
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
+from deepwishart.numerics.linalg import linear_map
 from deepwishart.spec import CHOICES, PROCESSES, ModelSpec
 
 __all__ = [

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import deepwishart as dw
-from deepwishart._support.machine import Processes
+from deepwishart.bound import Processes
 from deepwishart.likelihoods import Categorical, HeteroscedasticGaussian, Poisson
 from deepwishart.model import ProcessSample
 from deepwishart.numerics.linalg import CholeskyError

@@ -120,3 +120,19 @@ def shown(value: Any) -> str:
     except Exception:  # an integer of thousands of digits, or what the types of others raise
         return f"this {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """The device to compute on: a GPU for ``"auto"`` where PyTorch has one, else the CPU."""
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, TypeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            "device must be 'auto', 'cpu' or a device that PyTorch has here, such as 'cuda:0'; "
+            f"got {device!r} ({reason})."
+        ) from None
+    return found

@@ -43,7 +43,8 @@ def demo(
     command = ["fit", str(path), "--target", target, "--out", str(out / "model"), "--force"]
     command += ["--report", str(out / "index.html"), "--holdout", "0.3"]
     if not classification:
-        command += ["--depth", "3", "--num-inducing", "50", "--max-iter", "1000"]
+        command += ["--depth", "3", "--posterior", "anchored", "--num-inducing", "50"]
+        command += ["--max-iter", "1000"]
     command += ["--num-inducing", "20", "--max-iter", "20"] if quick else []
     print(f"deepwishart {shlex.join(command)}")
     app(command, standalone_mode=False)

@@ -19,15 +19,13 @@ from deepwishart.cli.preparation import Split, targets_of
 from deepwishart.estimators import (
     DeepKernelClassifier,
     DeepKernelEstimator,
-    Reliability,
     number_classes,
-    reliability,
     score,
-    score_classes,
     score_constant,
     score_gaussian,
 )
 from deepwishart.likelihoods import Gaussian
+from deepwishart.metrics import Reliability, reliability, score_classes
 
 __all__ = ["MODELS", "check_report", "cross_validation", "holdout_report", "report_tables"]
 

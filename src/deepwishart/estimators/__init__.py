@@ -24,7 +24,6 @@ from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
 from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
 from deepwishart.estimators.search import Candidate, Fitted, search_model
-from deepwishart.metrics import Reliability, reliability, score_classes
 
 __all__ = [
     "Bound",
@@ -35,16 +34,13 @@ __all__ = [
     "DeepKernelRegressor",
     "Fitted",
     "Relevance",
-    "Reliability",
     "RescaledPredictive",
     "ScaledModel",
     "Standardiser",
     "estimate_elbo",
     "inducing_points",
     "number_classes",
-    "reliability",
     "score",
-    "score_classes",
     "score_constant",
     "score_gaussian",
     "search_model",

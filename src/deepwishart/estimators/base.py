@@ -19,8 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepwishart._support.arguments import whole_number
-from deepwishart._support.machine import resolve_device
+from deepwishart._support.arguments import resolve_device, whole_number
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance

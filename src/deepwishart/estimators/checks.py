@@ -11,9 +11,8 @@ import torch
 from sklearn.utils import check_array
 
 from deepwishart import likelihoods
-from deepwishart._support.arguments import number, shown, tensor, whole_number
+from deepwishart._support.arguments import number, resolve_device, shown, tensor, whole_number
 from deepwishart._support.choices import check_choice
-from deepwishart._support.machine import resolve_device
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import ClassLikelihood, Likelihood
 from deepwishart.spec import CHOICES

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepwishart._support.machine import resolve_device
+from deepwishart._support.arguments import resolve_device
 from deepwishart.estimators import checks
 from deepwishart.estimators.scaled_model import ScaledModel, Standardiser
 from deepwishart.estimators.schema import check_config, check_conformity, check_history, check_model

@@ -32,21 +32,10 @@ from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
 
-__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer", "linear_map"]
+__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
 
 _LEAST_NOISE = _LEAST_ROOT = 1e-2  # of a start: relative to the prior's variance, and R_d
 _OUTPUT_ROOT = 0.1
-
-
-def linear_map(inputs: Tensor, width: int) -> Tensor:
-    """``(D, width)``: the identity, padded with zeros to a larger width; the leading principal
-    directions of ``inputs`` for a smaller one."""
-    features = inputs.shape[1]
-    if width >= features:
-        return torch.eye(features, width, dtype=inputs.dtype, device=inputs.device)
-    centred = inputs - inputs.mean(0)
-    directions = torch.linalg.svd(centred, full_matrices=True).Vh
-    return directions[:width].mT.contiguous()
 
 
 @dataclass(frozen=True)
@@ -216,7 +205,7 @@ class DoublyStochasticLayer(GaussianLayer):
         assert isinstance(inducing, Tensor)
         target, ridge = features, max(_LEAST_NOISE, noise)
         if self.mean_weights is not None:
-            self.mean_weights.copy_(linear_map(inducing, self.width))
+            self.mean_weights.copy_(linalg.linear_map(inducing, self.width))
             features = inducing @ self.mean_weights
             target = torch.zeros_like(features)
         root = max(_LEAST_ROOT, (noise / (1.0 + noise)) ** 0.5)

@@ -32,6 +32,7 @@ __all__ = [
     "factorisable",
     "flatten",
     "flatten_all",
+    "linear_map",
     "log_det",
     "solve_lower",
     "solve_upper",
@@ -165,6 +166,17 @@ def solve_upper(lower: Tensor, right: Tensor) -> Tensor:
             [1.]])
     """
     return torch.linalg.solve_triangular(lower.mT, right, upper=True)
+
+
+def linear_map(inputs: Tensor, width: int) -> Tensor:
+    """``(D, width)``: the identity, padded with zeros to a larger width; the leading principal
+    directions of ``inputs`` for a smaller one."""
+    features = inputs.shape[1]
+    if width >= features:
+        return torch.eye(features, width, dtype=inputs.dtype, device=inputs.device)
+    centred = inputs - inputs.mean(0)
+    directions = torch.linalg.svd(centred, full_matrices=True).Vh
+    return directions[:width].mT.contiguous()
 
 
 def log_det(lower: Tensor) -> Tensor:

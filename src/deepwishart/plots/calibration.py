@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from deepwishart.estimators import Reliability
-from deepwishart.metrics import CalibrationCurve
+from deepwishart.metrics import CalibrationCurve, Reliability
 from deepwishart.plots.style import GREY, colours, new_figure, tidy
 
 
@@ -53,7 +52,7 @@ def reliability(curves: Mapping[str, Reliability]) -> Figure:
     points have more predictions behind them.
 
     Args:
-        curves: from :func:`deepwishart.estimators.reliability`, by name of the model.
+        curves: from :func:`deepwishart.metrics.reliability`, by name of the model.
 
     >>> curve = Reliability(np.array([0.1, 0.8]), np.array([0.2, 0.8]), np.array([30, 20]))
     >>> reliability({"dwp": curve}).axes[0].get_xlabel()

@@ -10,13 +10,12 @@ from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from deepwishart._support.machine import interrupts_noted
 from deepwishart._support.parameters import declared
 from deepwishart.bound import elbo
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.history import History, ProgressEvent
 from deepwishart.training.protocol import Protocol, is_deterministic
-from deepwishart.training.state import Minibatches, TrainingState
+from deepwishart.training.state import Minibatches, TrainingState, interrupts_noted
 
 _OPTIONS = {"maxcor": 20, "gtol": 1e-6}  # of L-BFGS
 _FAILED = 1e10  # minus the bound, where it cannot be computed

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from deepwishart import bound
 from deepwishart._support.arguments import shown, whole_number
-from deepwishart._support.machine import Processes, interrupts_noted
+from deepwishart.bound import Processes
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore, fingerprint
 from deepwishart.training.deterministic import train_deterministic
@@ -19,7 +19,13 @@ from deepwishart.training.guard import explain, step_failed
 from deepwishart.training.history import History, Plateau, ProgressEvent
 from deepwishart.training.protocol import MakeOptimiser, Protocol, is_deterministic
 from deepwishart.training.shallow import start_from_shallow
-from deepwishart.training.state import Batch, Minibatches, TrainingState, given_batches
+from deepwishart.training.state import (
+    Batch,
+    Minibatches,
+    TrainingState,
+    given_batches,
+    interrupts_noted,
+)
 
 _REASONS = (None, "early_stopping", "interrupt")
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from deepwishart.bound import elbo
 from deepwishart.kernels.stationary import Stationary
 from deepwishart.layers import CollapsedOutputLayer
-from deepwishart.layers.doubly_stochastic import linear_map
 from deepwishart.model import DeepKernelProcess
+from deepwishart.numerics.linalg import linear_map
 from deepwishart.start import start_noise
 from deepwishart.training.protocol import Protocol
 

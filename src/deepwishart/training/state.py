@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
 import numpy as np
 import torch
@@ -240,3 +244,28 @@ class TrainingState:
         for name in _PLAIN:
             setattr(self, name, info[name])
         self.clock = self.history.clock()
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[list[int]]:
+    """While active, Ctrl-C only adds to the given list, so that a step can be finished first.
+
+    A second Ctrl-C raises :class:`KeyboardInterrupt` at once, as usual. Nothing changes outside
+    the main thread, or where the program handles or ignores the signal itself.
+    """
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if noted:
+            signal.default_int_handler(number, frame)
+        noted.append(number)
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    ours = usual and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepwishart._support.machine import resolve_device, threads
+from deepwishart._support.arguments import resolve_device
+from deepwishart._support.machine import threads
 from deepwishart.bound import elbo
 from deepwishart.estimators import ScaledModel, Standardiser, estimate_elbo, score
 from deepwishart.model import DeepKernelProcess
