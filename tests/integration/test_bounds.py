@@ -28,9 +28,9 @@ def small_problem():
     return X, y
 
 
-def trained(process: str, X, y, steps: int = 150, num_samples: int = 5, **options):
+def trained(process: str, X, y, steps: int = 150, num_samples: int = 5, rate=2e-2, **options):
     model = dw.build(process, X, y, **{"depth": 3, "num_inducing": 6, **options})
-    optimiser = torch.optim.Adam(model.parameters(), lr=2e-2)
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate)
     generator = torch.Generator().manual_seed(1)
     for _ in range(steps):
         optimiser.zero_grad()
@@ -91,7 +91,8 @@ def test_elbo_gradients_match_finite_differences(process, output):
     # Everything between parameters and ELBO, fused operations included. Gamma draws change
     # discontinuously under a fixed seed, so alpha (and delta, gamma) are checked elsewhere.
     X, y = small_problem()
-    model = trained(process, X, y, steps=20, output=output)
+    # With less jitter, rounding of the collapsed bound shows in its differences.
+    model = trained(process, X, y, steps=20, output=output, jitter=1e-6)
     skip = ("log_concentration", "log_degrees", "log_extra_degrees")
     if process == "dwp":
         for layer in model.layers:
@@ -103,7 +104,7 @@ def test_elbo_gradients_match_finite_differences(process, output):
 
     model.zero_grad()
     value().backward()
-    generator = torch.Generator().manual_seed(6)
+    generator, step = torch.Generator().manual_seed(6), 1e-4
     for name, parameter in model.named_parameters():
         assert float(parameter.grad.abs().max()) > 0, name
         if name.endswith(skip):
@@ -111,12 +112,13 @@ def test_elbo_gradients_match_finite_differences(process, output):
         direction = torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
         slope = (parameter.grad * direction).sum()
         with torch.no_grad():
-            parameter += 1e-5 * direction
+            parameter += step * direction
             up = value()
-            parameter -= 2e-5 * direction
+            parameter -= 2 * step * direction
             down = value()
-            parameter += 1e-5 * direction
-        torch.testing.assert_close((up - down) / 2e-5, slope, rtol=1e-4, atol=1e-5, msg=name)
+            parameter += step * direction
+        # Rounding is below 1e-5 with this step on any processor, and so is what it truncates.
+        torch.testing.assert_close((up - down) / (2 * step), slope, rtol=1e-4, atol=2e-5, msg=name)
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -130,6 +132,7 @@ def test_single_precision_survives_badly_scaled_data(process, kernel):
     X[10:20], X[20:24] = X[:10].clone(), X[20].clone()  # duplicate rows
     y = X[:, :1] + 1e6 * X[:, 1:2]
     options = {"num_inducing": 30, "kernel": kernel, "dtype": torch.float32, "num_samples": 4}
+    options["rate"] = 1e-2  # twice as much is too much on some processors
     # A value or gradient that is not finite stays in the parameters.
     model = trained(process, X, y, steps=200 if kernel == "squared_exponential" else 40, **options)
     assert all(bool(torch.isfinite(parameter).all()) for parameter in model.parameters())
