@@ -149,6 +149,7 @@ def test_objects_make_models_but_no_json():
         ({"num_inducing": 0}, "num_inducing must be an integer of at least 1"),
         ({"num_features": 2.5}, "num_features must be an integer of at least 1"),
         ({"width": 0}, "width must be an integer of at least 1"),
+        ({"width": ()}, "width is empty"),
         ({"width": (2, 2)}, "width has 2 entries for 1 layers; give one value"),
         ({"mixing": 1.5}, "mixing must be strictly between 0 and 1"),
         ({"jitter": -1.0}, "jitter must be a positive number"),

@@ -135,6 +135,8 @@ class ModelSpec:
             self._set(name, whole_number(name, getattr(self, name)))
         for name in ("process", "output", "inputs", "posterior", "bound", "dtype"):
             check_choice(name, getattr(self, name), CHOICES[name])
+        if self.width is not None and not _several(self.width):
+            raise ValueError("width is empty; give one number, one for each hidden layer, or None.")
         if self.width is not None:
             widths = [whole_number("width", each) for each in _several(self.width)]
             self._set("width", tuple(widths) if len(widths) > 1 else widths[0])

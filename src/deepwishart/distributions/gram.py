@@ -49,12 +49,19 @@ class SeededDistribution(Distribution):
         """Raise ``ValueError`` for what is wrong with the parameters, in messages of our own."""
         raise NotImplementedError
 
+    def rsample(
+        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draws ``(*sample_shape, *batch_shape, *event_shape)``, differentiable in the
+        parameters."""
+        raise NotImplementedError
+
     def sample(
         self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
     ) -> Tensor:
         """Like :meth:`rsample`, without gradients."""
         with torch.no_grad():
-            return self.rsample(sample_shape, generator=generator)  # type: ignore[call-arg]
+            return self.rsample(sample_shape, generator=generator)
 
     def expand(self, batch_shape: _size, _instance: Any = None) -> Self:
         """The same distribution with its parameters expanded (as views) to ``batch_shape``."""

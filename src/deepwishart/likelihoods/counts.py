@@ -105,8 +105,8 @@ class Counts(Distribution):
         shape = self._extended_shape(sample_shape)
         total = (1.0 / self.dispersion).expand(shape)
         # Of the Gamma factor, double precision keeps its distance from one.
-        factor = torch._standard_gamma(total.double()) / total.double()
-        rate = torch.where(total > 1e9, 1.0, factor) * self.mean.expand(shape).double()
+        law = torch.distributions.Gamma(total.double(), total.double(), validate_args=False)
+        rate = torch.where(total > 1e9, 1.0, law.sample()) * self.mean.expand(shape).double()
         return torch.poisson(rate).to(self.log_mean.dtype)
 
 
