@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -15,6 +14,7 @@ from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.anchored import Anchor, anchor
 from deepwishart.numerics.mixing import log_scale_volume
+from deepwishart.numerics.wishart import log_density_of_factor
 
 
 class AnchoredWishart(GramDistribution):
@@ -112,16 +112,11 @@ class AnchoredWishart(GramDistribution):
         return self._log_prob_factor(anchored, factor, anchored.whiten(factor))
 
     def _log_prob_factor(self, known: Anchor, factor: Tensor, epsilon: Tensor) -> Tensor:
-        size, rank = factor.shape[-2:]
-        diagonal = factor.diagonal(dim1=-2, dim2=-1)
-        beyond = torch.arange(size - 1, size - 1 - rank, -1, device=factor.device)
-        gamma = (2.0 * (self.concentration - 1.0) - beyond) * diagonal.log()
-        gamma = gamma - self.rate * diagonal.square()
-        gamma = gamma + self.concentration * self.rate.log() - self.concentration.lgamma()
-        normals = size * rank - rank * (rank + 1) // 2
-        normal = known.log_volume() - 0.5 * epsilon.square().sum((-2, -1))
-        volume = log_scale_volume(self.scale_tril, rank)
-        return gamma.sum(-1) + normal - 0.5 * normals * math.log(2.0 * math.pi) - volume
+        # Given the diagonal, the factor below it is as dense as its noise, but for log|U|.
+        noise = torch.diagonal_scatter(epsilon, factor.diagonal(dim1=-2, dim2=-1), dim1=-2, dim2=-1)
+        zero, one = torch.zeros_like(noise), torch.ones_like(noise)
+        density = log_density_of_factor(noise, self.concentration, self.rate, zero, one)
+        return density + known.log_volume() - log_scale_volume(self.scale_tril, self.rank)
 
     def _check_arguments(self) -> None:
         super()._check_arguments()

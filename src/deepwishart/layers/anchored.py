@@ -13,6 +13,7 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
 from deepwishart.layers.global_inducing import PseudoObservations
+from deepwishart.layers.wishart import observed_factor
 from deepwishart.numerics import linalg
 from deepwishart.numerics.anchored import draw_anchored
 from deepwishart.random import Randomness
@@ -60,8 +61,6 @@ class AnchoredLayer(GaussianLayer):
     (torch.Size([10, 5, 3]), torch.Size([10]))
     """
 
-    prior_concentration: Tensor
-
     def __init__(
         self,
         kernel: Kernel,
@@ -77,7 +76,6 @@ class AnchoredLayer(GaussianLayer):
         self.sticking_the_landing = sticking_the_landing
         rank = rank_of(width, num_inducing)
         alpha = concentrations(width, rank, torch.empty((), dtype=dtype))
-        self.register_buffer("prior_concentration", alpha, persistent=False)
         self.log_concentration = nn.Parameter(alpha.log())
         self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
         zero = torch.zeros(num_inducing, rank, dtype=dtype)
@@ -127,15 +125,8 @@ class AnchoredLayer(GaussianLayer):
         rank, noise = self.pseudo.targets.shape[-1], max(_LEAST_NOISE, noise)
         covariance = self.covariance.inducing(inducing, self.jitter)
         lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
-        rotated = features @ torch.linalg.qr(features[:rank].mT).Q
-        rotated = (rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)).tril()
-        tau2 = noise * self.variance
-        eye = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
-        observed = linalg.cholesky(lower.mT @ lower + tau2 * eye, what=f"the start of {self.name}")
-        centre = torch.cholesky_solve(lower.mT @ rotated, observed).tril()
-        least = (2.0 * self.prior_concentration * noise / (1.0 + noise)).sqrt()
-        diagonal = torch.maximum(centre.diagonal(), least)
-        centre.diagonal().copy_(diagonal)
+        tau2, alpha = noise * self.variance, self.log_concentration.exp()
+        rotated, centre = observed_factor(lower, features, tau2, noise, alpha, self.name)
         self.pseudo.set(rotated, 1.0 / tau2)
-        self.log_rate.copy_(self.log_concentration - 2.0 * diagonal.log())
+        self.log_rate.copy_(self.log_concentration - 2.0 * centre.diagonal().log())
         return nn.functional.pad(lower @ centre, (0, self.width - rank))

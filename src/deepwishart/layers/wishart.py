@@ -171,21 +171,12 @@ class WishartLayer(GaussianLayer):
         rank, noise = self.mean.shape[-1], max(_LEAST_NOISE, noise)
         covariance = self.covariance.inducing(inducing, self.jitter)
         lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
-        rotation = torch.linalg.qr(features[:rank].mT).Q
-        rotated = features @ rotation
-        rotated = rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)
-        tau2 = noise * self.variance
-        inner = lower.mT @ lower
-        eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
-        observed = linalg.cholesky(inner + tau2 * eye, what=f"the start of {self.name}")
-        centre = torch.cholesky_solve(lower.mT @ rotated, observed).tril()
-        expected = 2.0 * self.log_concentration.exp()  # of the squares, under the prior
-        least = (expected * noise / (1.0 + noise)).sqrt()
-        diagonal = torch.maximum(centre.diagonal(), least)
-        centre.diagonal().copy_(diagonal)
+        tau2, alpha = noise * self.variance, self.log_concentration.exp()
+        _, centre = observed_factor(lower, features, tau2, noise, alpha, self.name)
         self.mean.copy_(centre)
-        self.log_deviation.copy_(-0.5 * torch.log1p(inner.diagonal() / tau2).unsqueeze(-1))
-        self.log_rate.copy_(self.log_concentration - 2.0 * diagonal.log())
+        explained = lower.square().sum(0) / tau2
+        self.log_deviation.copy_(-0.5 * explained.log1p().unsqueeze(-1))
+        self.log_rate.copy_(self.log_concentration - 2.0 * centre.diagonal().log())
         if self.learned_root is not None:
             self.learned_root.copy_(lower)
         return nn.functional.pad(lower @ centre, (0, self.width - rank))
@@ -194,6 +185,32 @@ class WishartLayer(GaussianLayer):
         what = f"the prior of {self.name}"
         lower = linalg.cholesky(kernel_matrix * self.variance, jitter=self.jitter, what=what)
         return Wishart(self.width, scale_tril=lower)
+
+
+def observed_factor(
+    lower: Tensor, features: Tensor, variance: float, noise: float, concentration: Tensor, name: str
+) -> tuple[Tensor, Tensor]:
+    r"""The factor :math:`A` that observing features :math:`F` leads to expect,
+    :math:`(L^\top L + \tau^2 I)^{-1} L^\top F U`, and before it the lower-trapezoidal :math:`F U`.
+
+    Args:
+        lower: :math:`L`, ``(P, P)``.
+        features: :math:`F`, ``(P, width)``.
+        variance: :math:`\tau^2` of the noise.
+        noise: the same relative to the prior's variance, :math:`\lambda`. The squared diagonal of
+            :math:`A` is at least :math:`\lambda/(1 + \lambda)` times its mean under the prior.
+        concentration: :math:`\alpha` of the prior, ``(m,)``.
+        name: of the layer.
+    """
+    rank = len(concentration)
+    rotated = features @ torch.linalg.qr(features[:rank].mT).Q
+    rotated = (rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)).tril()
+    eye = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
+    inner = linalg.cholesky(lower.mT @ lower + variance * eye, what=f"the start of {name}")
+    factor = torch.cholesky_solve(lower.mT @ rotated, inner).tril()
+    least = (2.0 * concentration * noise / (1.0 + noise)).sqrt()
+    factor.diagonal().copy_(torch.maximum(factor.diagonal(), least))
+    return rotated, factor
 
 
 def _unit_lower(below: Tensor | None) -> Tensor | None:
