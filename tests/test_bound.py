@@ -43,6 +43,7 @@ class Bound(torch.nn.Module):
         return {"value": value.detach(), **gradients}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", OUTPUTS)
 # PyTorch's own, about itself:
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")

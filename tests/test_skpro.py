@@ -11,6 +11,8 @@ from skpro.utils import check_estimator
 from deepwishart import DeepKernelRegressor
 from deepwishart.skpro import DeepKernelProbaRegressor
 
+pytestmark = pytest.mark.slow
+
 
 # The checks fill frames of their own in ways that pandas and NumPy are about to give up.
 @pytest.mark.filterwarnings("ignore")

@@ -9,6 +9,8 @@ from deepwishart._support.pages import picture, render
 
 from .conftest import refused, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("more", "said", "shown"),

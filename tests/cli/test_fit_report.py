@@ -11,6 +11,8 @@ from deepwishart.cli.directory import ModelDirectory
 
 from .conftest import TINY, make_table, refused, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):

@@ -18,6 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.spec import PROCESSES
 
+pytestmark = pytest.mark.slow
+
 
 def small(process):
     """The first chooses its depth and its inducing points; trained for a moment only."""

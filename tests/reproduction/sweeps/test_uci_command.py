@@ -17,6 +17,8 @@ from deepwishart.reproduction.sweeps import ResultsStore, Settings
 from deepwishart.reproduction.sweeps.run import run
 from deepwishart.reproduction.sweeps.spec import model_defaults
 
+pytestmark = pytest.mark.slow
+
 QUICK = [
     *("--inducing", "6", "--elbo-samples", "20", "--test-samples", "5", "--protocol", "fast"),
     *("--workers", "2"),

@@ -19,6 +19,8 @@ from deepwishart.reproduction.toy.comparison import (
     variety,
 )
 
+pytestmark = pytest.mark.slow
+
 QUICK = ToySettings(
     seeds=(0, 1), max_iter=3, num_inducing=5, grid_points=25, num_samples=6, elbo_samples=20
 )
