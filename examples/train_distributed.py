@@ -53,6 +53,7 @@ def main() -> None:
     if rank == 0:
         print(f"ELBO per row after {len(history)} steps: {history.elbo_smoothed(100)[-1]:.3f}")
     if dist.is_initialized():
+        dist.barrier()  # no process leaves while another still waits for it
         dist.destroy_process_group()
 
 
