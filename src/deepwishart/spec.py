@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from deepwishart import kernels, likelihoods
-from deepwishart._support.arguments import number, shown, whole_number
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice, number, shown, whole_number
 from deepwishart.kernels import Kernel
 from deepwishart.layers import (
     AnchoredLayer,

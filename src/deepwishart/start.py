@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from deepwishart import likelihoods
-from deepwishart._support.arguments import number, shown, tensor, whole_number
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice, number, shown, tensor, whole_number
 from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Inducing, Layer
 from deepwishart.likelihoods import Gaussian, Likelihood

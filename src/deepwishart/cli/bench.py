@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from deepwishart._support.choices import check_choice
 from deepwishart._support.files import write_atomically
 from deepwishart.cli.errors import CommandError, note
 from deepwishart.cli.lists import is_word, taking_lists
@@ -97,6 +96,8 @@ def step(
 
 def _choices(what: str, asked: list[str] | None, known: Sequence[str]) -> list[str]:
     """The names asked for, each once; all that are known if none is."""
+    from deepwishart._support.arguments import check_choice
+
     for name in asked or ():
         check_choice(what, name, known)
     return list(dict.fromkeys(asked or known))

@@ -14,7 +14,7 @@ import polars as pl
 from rich.console import Console
 
 from deepwishart import plots
-from deepwishart._support.choices import unknown
+from deepwishart._support.arguments import unknown
 from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deepwishart._support.choices import check_choice
 from deepwishart.cli.errors import CommandError, note, plain_warnings
 from deepwishart.cli.lists import completing, is_number, is_word, taking_lists
 from deepwishart.cli.table_options import KINDS, Decimal, Encoding, ModelPath, Separator, opened
@@ -75,6 +74,8 @@ def predict(
     batches, so that a table may be larger than memory. With several targets, names of columns
     start with the target's.
     """
+    from deepwishart._support.arguments import check_choice
+
     levels = quantiles or [0.05, 0.5, 0.95]
     for level in levels:
         if not 0 < level < 1:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from deepwishart._support.choices import check_choice
 from deepwishart.cli.errors import FAILURE, INTERRUPTED, CommandError, note
 from deepwishart.cli.lists import is_word, taking_lists
 
@@ -120,6 +119,7 @@ def run(
 
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
+    from deepwishart._support.arguments import check_choice
     from deepwishart.reproduction import sweeps
     from deepwishart.reproduction.datasets import load
 
@@ -218,6 +218,7 @@ def _plan(
 ) -> list[RunSpec]:
     """The list of runs, everything checked; no data are needed to know it."""
     from deepwishart import datasets
+    from deepwishart._support.arguments import check_choice
     from deepwishart.reproduction.sweeps import RunSpec, expand, parse_numbers, settings_version
     from deepwishart.reproduction.sweeps.run import structure
     from deepwishart.spec import PROCESSES

@@ -11,8 +11,14 @@ import torch
 from sklearn.utils import check_array
 
 from deepwishart import likelihoods
-from deepwishart._support.arguments import number, resolve_device, shown, tensor, whole_number
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import (
+    check_choice,
+    number,
+    resolve_device,
+    shown,
+    tensor,
+    whole_number,
+)
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import ClassLikelihood, Likelihood
 from deepwishart.spec import CHOICES

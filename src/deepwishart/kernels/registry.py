@@ -6,8 +6,7 @@ import copy
 
 import torch
 
-from deepwishart._support.arguments import shown
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice, shown
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.dot_product import Linear

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import concentrations, factor_noise, rank_of

@@ -13,7 +13,7 @@ from torch.distributions import Bernoulli as TorchBernoulli
 from torch.distributions import Categorical as TorchCategorical
 from torch.nn.functional import logsigmoid
 
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice
 from deepwishart.likelihoods.base import Likelihood, Mixture
 from deepwishart.numerics import linalg
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from deepwishart._support.choices import suggest
+from deepwishart._support.arguments import suggest
 from deepwishart.tables.dates import PARTS, days_of
 from deepwishart.tables.problems import Problems, TableError, listing, quoted
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from deepwishart._support.choices import suggest, unknown
+from deepwishart._support.arguments import suggest, unknown
 from deepwishart.tables.columns import (
     MISSING,
     Column,

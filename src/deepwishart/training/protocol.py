@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from deepwishart._support.arguments import number, shown, tensor, whole_number
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice, number, shown, tensor, whole_number
 from deepwishart._support.parameters import KINDS
 from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess

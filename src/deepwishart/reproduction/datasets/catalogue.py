@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deepwishart._support.choices import check_choice
+from deepwishart._support.arguments import check_choice
 
 DEVICES = ("cpu", "cuda", "auto")
 # Fields of a ModelSpec that a run or its data decide.
