@@ -150,9 +150,9 @@ def test_ctrl_c_that_the_program_handles_itself_is_left_alone(data, make_model, 
         ({"protocol": None}, "protocol must be a Protocol or the name of one"),
         ({"protocol": "fsat"}, "Did you mean 'fast'"),
         ({"seed": "0"}, "seed must be an integer"),
-        ({"batches": []}, "not both"),
-        ({"X": None, "y": None}, "needs X and y"),
-        ({"X": None, "y": None, "batches": []}, "num_data has to say"),
+        ({"batches": [], "num_data": 24}, "either X and y, or batches"),
+        ({"X": None, "y": None}, "either X and y, or batches"),
+        ({"X": None, "y": None, "batches": []}, "either X and y, or batches and num_data"),
     ],
 )
 def test_what_does_not_fit_is_refused(data, make_model, protocol, changes, message):
@@ -174,7 +174,7 @@ def test_an_optimiser_and_batches_of_ones_own(data, make_model, protocol):
 
 
 def test_given_batches_and_a_collapsed_output_do_not_go_together(data, make_model, protocol):
-    with pytest.raises(ValueError, match="collapsed and needs all rows"):
+    with pytest.raises(ValueError, match="a collapsed output layer, which needs all rows"):
         train(make_model(output="collapsed"), None, None, protocol, batches=[data], num_data=24)
 
 

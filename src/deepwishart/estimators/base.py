@@ -9,6 +9,7 @@ import os
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
@@ -208,29 +209,31 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _train_new(self, spec: ModelSpec, data: Data) -> Fitted:
         options: dict[str, Any] = {"seed": self.seed_, "start": self.start}
         scaled = ScaledModel.build(spec, *data, device=resolve_device(self.device), **options)
-        return self._train(scaled, data, History())
+        return self._train(scaled, data)
 
-    def _train(self, scaled: ScaledModel, data: Data, history: History) -> Fitted:
-        """Train as the parameters say; a model that continues has annealed already."""
+    def _train(self, scaled: ScaledModel, data: Data, history: History | None = None) -> Fitted:
+        """Train as the parameters say; a model that continues, with a history, has annealed."""
         model, rows = scaled.model, scaled.standardise(*data)
+        earlier = 0 if history is None else len(history)
         protocol = adjust_protocol(
             self.protocol,
             len(rows[0]),
             max_iter=self.max_iter,
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
-            kl_anneal=0 if self.kl_anneal is None and len(history) else self.kl_anneal,
+            kl_anneal=0 if self.kl_anneal is None and earlier else self.kl_anneal,
             num_samples=self.n_samples,
             output="collapsed" if model.output.needs_rows else "inducing",
             num_inducing=model.num_inducing,
         )
         if self.start != "inputs":
             protocol = protocol.replace(shallow_steps=0)  # which would be a start of its own
-        seed, store = self.seed_ + len(history), None
+        seed, store = self.seed_ + earlier, None
         if self.checkpoint_dir is not None:
             store = checkpoint_store(self.checkpoint_dir, model, *rows, protocol, seed)
         label = f"{model.process}, depth {model.depth}"
-        with make_progress(int(self.verbose), protocol.max_iter, label) as progress:
+        bar = make_progress(int(self.verbose), protocol.max_iter, label) if self.verbose else None
+        with bar or nullcontext() as progress:
             history = run_training(
                 model,
                 *rows,

@@ -53,22 +53,18 @@ class LayerSample(ABC):
 
 
 class NamedPart(nn.Module):
-    """A part of a model that errors can name, with its relative jitter on kernel matrices."""
+    """A part of a model that errors can name."""
 
-    def __init__(self, name: str, jitter: float) -> None:
-        super().__init__()
-        self.name = name
-        self.jitter = jitter
+    #: What errors call it.
+    name: str
+    #: Relative jitter on its kernel matrices.
+    jitter: float
 
 
 class Layer(NamedPart, ABC):
     r"""One step of Algorithm 1: :math:`G_{ii} \sim \mathrm Q`, then rows given :math:`G_{ii}`.
 
     Check a layer of your own with :func:`deepwishart.testing.check_layer`.
-
-    Args:
-        name: what error messages call the layer.
-        jitter: relative jitter on kernel matrices.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]

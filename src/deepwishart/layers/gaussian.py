@@ -74,8 +74,8 @@ class Columns(NamedPart):
     """A part of a model that has ``width`` columns, of features or of latent functions."""
 
     def __init__(self, width: int, *, name: str, jitter: float) -> None:
-        super().__init__(name, jitter)
-        self.width = width
+        super().__init__()
+        self.width, self.name, self.jitter = width, name, jitter
 
 
 class GaussianPrior(Columns):

@@ -118,7 +118,8 @@ class InverseWishartLayer(Layer):
         jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
     ) -> None:
-        super().__init__(name, jitter)
+        super().__init__()
+        self.name, self.jitter = name, jitter
         self.kernel = kernel
         self.num_inducing = num_inducing
         self.log_degrees = nn.Parameter(torch.tensor(math.log(degrees), dtype=dtype))

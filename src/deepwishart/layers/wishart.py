@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from deepwishart._support.arguments import check_choice
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
-from deepwishart.distributions.bartlett import concentrations, factor_noise, rank_of
+from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
@@ -85,8 +85,8 @@ class WishartLayer(GaussianLayer):
     ) -> None:
         super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
         self.sticking_the_landing = sticking_the_landing
-        rank = rank_of(width, num_inducing)
-        alpha = concentrations(width, rank, torch.empty((), dtype=dtype))
+        rank = min(width, num_inducing)
+        alpha = 0.5 * (width - torch.arange(rank, dtype=dtype))
         self.log_concentration = nn.Parameter(alpha.log())
         self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
         self.mean = nn.Parameter(torch.zeros(num_inducing, rank, dtype=dtype))

@@ -11,14 +11,12 @@ from deepwishart.training.deterministic import train_deterministic
 from deepwishart.training.guard import TrainingError
 from deepwishart.training.history import (
     History,
-    Plateau,
     ProgressEvent,
     make_progress,
     still_rising,
 )
-from deepwishart.training.loop import run_training, train
-from deepwishart.training.protocol import Protocol, adjust_protocol, model_options
-from deepwishart.training.shallow import start_from_shallow
+from deepwishart.training.loop import run_training, start_from_shallow, train
+from deepwishart.training.protocol import Plateau, Protocol, adjust_protocol, model_options
 
 __all__ = [
     "Checkpoint",

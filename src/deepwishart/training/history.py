@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,7 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 from torch import Tensor
 
-from deepwishart._support.arguments import number, whole_number
+from deepwishart._support.arguments import whole_number
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
@@ -70,16 +69,6 @@ class History:
         for name, value in zip(COLUMNS, row, strict=True):
             getattr(self, name).append(value)
 
-    @property
-    def next_step(self) -> int:
-        """Number of the step to come."""
-        return self.step[-1] + 1 if self.step else 0
-
-    def clock(self) -> Callable[[], float]:
-        """Seconds of training, from those of the last step on."""
-        began = time.perf_counter() - (self.seconds[-1] if self.seconds else 0.0)
-        return lambda: time.perf_counter() - began
-
     def truncate(self, length: int) -> None:
         """Forget all but the first ``length`` steps."""
         for name in COLUMNS:
@@ -91,6 +80,23 @@ class History:
         sums = [0.0, *itertools.accumulate(self.elbo)]
         ends = range(1, len(sums))
         return [(sums[end] - sums[max(end - window, 0)]) / min(window, end) for end in ends]
+
+    def slope(self, first: int = 0, last: int | None = None) -> tuple[float, float] | None:
+        """Rise of the bound per step, and its standard error, by a line through the second half of
+        the entries from ``first`` to ``last`` that are past annealing; ``None`` for too few."""
+        weights, bounds = np.array(self.kl_weight[first:last]), np.array(self.elbo[first:last])
+        bounds = bounds[int((weights < 1.0).sum()) :]
+        bounds = bounds[len(bounds) // 2 :]
+        blocks = len(bounds) // _BLOCK
+        if blocks < 4:
+            return None
+        means = bounds[len(bounds) - blocks * _BLOCK :].reshape(blocks, _BLOCK).mean(-1)
+        x = np.arange(blocks) - 0.5 * (blocks - 1)
+        spread = (x**2).sum()
+        slope = (x * means).sum() / spread
+        residual = means - means.mean() - slope * x
+        error = math.sqrt((residual**2).sum() / (blocks - 2) / spread)
+        return float(slope) / _BLOCK, error / _BLOCK
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for JSON."""
@@ -185,42 +191,6 @@ def make_progress(
         yield show
 
 
-@dataclass(frozen=True)
-class Plateau:
-    r"""Whether more steps at the present learning rate would pay: with the slope :math:`b` of a
-    line through the second half of the bounds so far, its standard error :math:`s` and :math:`T`
-    steps left at that rate, they would not if :math:`(b + 2 s)\, T < \delta`.
-
-    Looked at every so many steps, after KL annealing. :func:`deepwishart.training.train` then
-    lets the learning rate fall as the protocol would have done later, and ends with it: the bound
-    rises once more while the rate falls, which stopping at once would give away.
-
-    Args:
-        tolerance: rise :math:`\delta` of the bound, per data point, that is not worth the steps.
-        every: steps between looks.
-
-    >>> history = History()
-    >>> for step in range(200):
-    ...     history.append(step, -math.exp(-step / 10), 1.0, 1e-2, 0.3, 0.0)
-    >>> Plateau().reached(history, 0, steps_left=1_000)
-    True
-    """
-
-    tolerance: float = 3e-3
-    every: int = 20
-
-    def __post_init__(self) -> None:
-        number("tolerance", self.tolerance)
-        whole_number("every", self.every)
-
-    def reached(self, history: History, first: int, steps_left: int) -> bool:
-        """Whether the bounds from entry ``first`` of the history on have stopped rising."""
-        if (len(history) - first) % self.every:
-            return False
-        slope = _slope(_settled(history, first))
-        return slope is not None and bool((slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance)
-
-
 def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> float | None:
     """By how much, per data point, the bound would have risen with as many steps again, if that is
     clearly more than ``least``; ``None`` if it is not, or the run is too short to tell.
@@ -237,29 +207,7 @@ def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> fl
         return None
     rates = np.array(history.learning_rate[first:])
     fast = int((rates >= 0.5 * rates.max()).sum()) if len(rates) else 0
-    slope = _slope(_settled(history, first, first + fast))
+    slope = history.slope(first, first + fast)
     if slope is None or (slope[0] - 2.0 * slope[1]) * fast < least:
         return None
     return float(slope[0] * fast)
-
-
-def _settled(history: History, first: int, last: int | None = None) -> np.ndarray:
-    """The second half of the bounds since annealing."""
-    end = len(history) if last is None else last
-    weights = np.array(history.kl_weight[first:end])
-    bounds = np.array(history.elbo[first:end])[int((weights < 1.0).sum()) :]
-    return bounds[len(bounds) // 2 :]
-
-
-def _slope(bounds: np.ndarray) -> tuple[float, float] | None:
-    """Slope per step, and its standard error; ``None`` for too few steps."""
-    blocks = len(bounds) // _BLOCK
-    if blocks < 4:
-        return None
-    means = bounds[len(bounds) - blocks * _BLOCK :].reshape(blocks, _BLOCK).mean(-1)
-    x = np.arange(blocks) - 0.5 * (blocks - 1)
-    spread = (x**2).sum()
-    slope = (x * means).sum() / spread
-    residual = means - means.mean() - slope * x
-    error = math.sqrt((residual**2).sum() / (blocks - 2) / spread)
-    return float(slope) / _BLOCK, error / _BLOCK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -107,8 +108,8 @@ class TrainingState:
         self.step = self.visited = 0  # finished steps, and batches they and failed ones have had
         self.settled_at: int | None = None  # where the bound had stopped rising
         self.step_factor, self.tries = 1.0, 0  # what failed steps have led to
-        self.earlier_steps = len(history)
-        self.clock = history.clock()
+        self.earlier_steps = len(history.step)
+        self._start_clock()
 
         found: dict[float, dict[str, torch.nn.Parameter]] = {}
         for name, p, about in declared(model):
@@ -126,6 +127,10 @@ class TrainingState:
             p.grad = part.view_as(p)
         groups = [{"params": list(found[factor].values())} for factor in self._factors]
         self.optimiser = (make_optimiser or protocol.make_optimiser)(groups)
+
+    def _start_clock(self) -> None:
+        """Seconds go on from those of the last step."""
+        self._began = time.perf_counter() - (self.history.seconds or [0.0])[-1]
 
     def next_batch(self) -> Batch:
         """Inputs and targets of the next step."""
@@ -164,8 +169,9 @@ class TrainingState:
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
         """Add the step just finished to the history; now and then it counts as good."""
         noise = self.model.likelihood.summary().get("noise", 0.0)
-        row = (elbo, kl_weight, learning_rate, noise, self.clock())
-        self.history.append(self.history.next_step, *row)
+        number = self.history.step[-1] + 1 if self.history.step else 0
+        seconds = time.perf_counter() - self._began
+        self.history.append(number, elbo, kl_weight, learning_rate, noise, seconds)
         if self.step % SNAPSHOT_EVERY == 0:
             self.step_factor, self.tries = min(1.0, self.step_factor * _REGROWTH), 0
             self.keep_snapshot()
@@ -243,7 +249,7 @@ class TrainingState:
         self.history.recoveries = list(info["recoveries"])
         for name in _PLAIN:
             setattr(self, name, info[name])
-        self.clock = self.history.clock()
+        self._start_clock()
 
 
 @contextmanager
