@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,10 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case that ended as it may: ``what`` was tried, how it ``ended``, and what to count."""
+    """A case that ended as it may: ``what`` was tried, and how it ``ended``."""
 
     what: str
     ended: str  # "accepted", "refused" or "recovered"
-    counts: dict[str, int] = field(default_factory=dict)
 
 
 def seeded(kind: str, seed: int, number: int) -> random.Random:

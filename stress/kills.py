@@ -10,7 +10,6 @@ import shutil
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,12 +69,10 @@ class Run:
             self._status = status if pid else None
         return self._status is not None
 
-    def kill(self, number: int = signal.SIGKILL) -> bool:
-        """Send a signal; ``False`` if it was too late."""
-        if self.over():
-            return False
-        os.kill(self.pid, number)
-        return True
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal, unless it is too late."""
+        if not self.over():
+            os.kill(self.pid, number)
 
     def wait(self) -> Ended:
         """How it ended."""
@@ -121,14 +118,12 @@ class Kills:
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One run, killed one or several times and then left to finish."""
-        counts: Counter[str] = Counter()
-        if rng.random() < 0.2:
-            what = "uci run"
-            self._kill_sweep(rng, folder, counts)
+        what = "uci run" if rng.random() < 0.2 else rng.choice(tuple(VARIANTS))
+        if what == "uci run":
+            self._kill_sweep(rng, folder)
         else:
-            what = rng.choice(tuple(VARIANTS))
-            self._kill_fit(what, rng, folder, counts)
-        return Outcome(what, "recovered", dict(counts))
+            self._kill_fit(what, rng, folder)
+        return Outcome(what, "recovered")
 
     # ---- fit -------------------------------------------------------------------------------------
 
@@ -137,7 +132,7 @@ class Kills:
         options = ["--target", target, "--out", out, "--samples", "1", "--quiet", "--seed", "3"]
         return ["fit", self.table, *options, *SMALL, *VARIANTS.get(name, [])]
 
-    def _kill_fit(self, name: str, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
+    def _kill_fit(self, name: str, rng: random.Random, folder: Path) -> None:
         out = folder / "out"
         expected, total, predictions = self._undisturbed(name)
         replacing = rng.random() < 0.35
@@ -145,8 +140,7 @@ class Kills:
             shutil.copytree(self._undisturbed("old")[0], out)
         words, reached = self._fit(name, out), 0
         for _ in range(rng.randint(1, _LONGEST_CHAIN)):
-            ended = _disturb([*words, _how_to_go_on(out)], out, rng, total, counts)
-            if ended is None:
+            if not _disturb([*words, _how_to_go_on(out)], out, rng, total):
                 break
             self._check_after(name, out, folder, replacing)
             newest = _newest_step(out)
@@ -154,7 +148,6 @@ class Kills:
                 if newest < reached and _status(out) != "finished":
                     raise Failed(f"checkpoints went back from step {reached} to {newest}")
                 reached = newest
-                counts["in mid-training"] += ended.code == -signal.SIGKILL
         _finished([*words, _how_to_go_on(out)], folder)
         if _content(out) != _content(expected):
             raise Failed(f"{name}: the model is not that of an undisturbed run")
@@ -189,7 +182,7 @@ class Kills:
             *("--checkpoint-every", str(CHECKPOINT_EVERY)),
         ]
 
-    def _kill_sweep(self, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
+    def _kill_sweep(self, rng: random.Random, folder: Path) -> None:
         out = folder / "out"
         expected, total, _ = self._undisturbed("sweep")
         done: dict[str, Any] = {}
@@ -198,15 +191,13 @@ class Kills:
                 run = Run(self._sweep(out), folder / "log")
                 _wait_for(run, lambda: bool(list(out.glob("checkpoints/*/step-*"))), rng)
                 target = rng.choice([run.pid, *run.workers()])
-                counts["in mid-training"] += bool(list(out.glob("checkpoints/*/step-*")))
                 if not run.over():
                     os.kill(target, signal.SIGKILL)
-                    counts["kills of a worker" if target != run.pid else "kills"] += 1
                 if target != run.pid:  # the sweep starts another one and goes on
                     time.sleep(rng.uniform(0, 3))
-                    counts["kills"] += run.kill()
+                    run.kill()
                 _check_end(run.wait())
-            elif _disturb(self._sweep(out), out, rng, total, counts) is None:
+            elif not _disturb(self._sweep(out), out, rng, total):
                 break
             found = _records(out)
             if any(found.get(key) != record for key, record in done.items()):
@@ -220,10 +211,8 @@ class Kills:
 SUITE = Kills
 
 
-def _disturb(
-    words: list[object], out: Path, rng: random.Random, total: int, counts: Counter[str]
-) -> Ended | None:
-    """Start a command and kill it, or take its disk away; ``None`` if it finished before that."""
+def _disturb(words: list[object], out: Path, rng: random.Random, total: int) -> bool:
+    """Start a command and kill it, or take its disk away; ``False`` if it finished before that."""
     how = rng.choice(("operation", "operation", "time", "checkpoint", "checkpoint", "interrupt"))
     plan = None
     if how == "operation":
@@ -238,14 +227,7 @@ def _disturb(
         run.kill(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
     ended = run.wait()
     _check_end(ended)
-    if ended.code == -signal.SIGKILL:
-        counts["kills"] += 1
-        counts["at a chosen write" if plan else "at a random time"] += 1
-    elif ended.code == 130:
-        counts["interrupts"] += 1
-    elif ended.code:
-        counts["full or broken disks"] += 1
-    return None if ended.code == 0 else ended
+    return ended.code != 0
 
 
 def _wait_for(run: Run, condition: Callable[[], bool], rng: random.Random) -> None:

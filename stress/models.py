@@ -169,21 +169,17 @@ def _poke(value: Any) -> Callable[[torch.Tensor, random.Random], torch.Tensor]:
 TENSORS: dict[str, Callable[[torch.Tensor, random.Random], torch.Tensor | None]] = {
     "missing": lambda tensor, rng: None,
     "renamed": lambda tensor, rng: tensor,
-    "one NaN": _poke(float("nan")),
-    "one infinity": _poke(float("inf")),
-    "one huge number": _poke(1e30),
-    "one hugely negative number": _poke(-1e30),
-    "all huge": lambda tensor, rng: torch.full_like(tensor, 1e35),
-    "all zero": lambda tensor, rng: torch.zeros_like(tensor),
-    "all tiny": lambda tensor, rng: torch.full_like(tensor, 1e-38),
+    **{f"one {value}": _poke(value) for value in (float("nan"), float("inf"), 1e30, -1e30)},
+    **{
+        f"all {value}": lambda tensor, rng, value=value: torch.full_like(tensor, value)
+        for value in (0.0, 1e35, 1e-38)
+    },
+    **{
+        f"of {dtype}": lambda tensor, rng, dtype=dtype: tensor.to(dtype)
+        for dtype in (torch.int64, torch.bfloat16, torch.float32, torch.complex64)
+    },
     "negated": lambda tensor, rng: -tensor,
     "times 1000": lambda tensor, rng: tensor * 1000,
-    "of integers": lambda tensor, rng: tensor.to(torch.int64),
-    "in half precision": lambda tensor, rng: tensor.to(torch.bfloat16),
-    "in other precision": lambda tensor, rng: tensor.to(
-        torch.float32 if tensor.dtype == torch.float64 else torch.float64
-    ),
-    "complex": lambda tensor, rng: tensor.to(torch.complex64),
     "flat": lambda tensor, rng: tensor.reshape(-1),
     "with one dimension more": lambda tensor, rng: tensor[None],
     "transposed": lambda tensor, rng: tensor.mT if tensor.ndim == 2 else tensor[..., None],

@@ -102,7 +102,8 @@ def make_table(rng: random.Random, folder: Path) -> tuple[str, Path]:
     """A table with something wrong in its values, its columns or its bytes."""
     suffix = rng.choice((".csv", ".csv", ".csv", ".tsv", ".tsv", ".parquet"))
     num_rows = rng.choice((1, 2, 3, 30, 30, 30, 30))
-    what, table = rng.choice(CHANGES)(pl.DataFrame(base_columns(num_rows)), rng)
+    (what,) = rng.choices(list(CHANGES), [often for often, _ in CHANGES.values()])
+    table = CHANGES[what][1](pl.DataFrame(base_columns(num_rows)), rng)
     data = _written(table, suffix, rng)
     if what == "nothing" or rng.random() < 0.15:
         if suffix != ".parquet" and rng.random() < 0.3:
@@ -140,103 +141,100 @@ def _written(table: pl.DataFrame, suffix: str, rng: random.Random) -> bytes:
 
 # ---- changes to values and columns ---------------------------------------------------------------
 
-Change = Callable[[pl.DataFrame, random.Random], tuple[str, pl.DataFrame]]
 
-
-def _nothing(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    return "nothing", table
-
-
-def _odd_cells(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
+def _odd_cells(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
     """Some cells, in a column that then holds text."""
     name = rng.choice(table.columns)
     values = [str(value) for value in table[name].to_list()]
     for _ in range(rng.choice((1, 1, 3, len(values)))):
         values[rng.randrange(len(values))] = rng.choice(CELLS)
-    return "odd cells", table.with_columns(pl.Series(name, values))
+    return table.with_columns(pl.Series(name, values))
 
 
-def _odd_numbers(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
+def _odd_numbers(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
     name = rng.choice(("x", "size", _TARGET))
     values = table[name].cast(pl.Float64).to_list()
     odd = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e200, 1e16, 5e-324, 0.0, -0.0, None)
     for _ in range(rng.choice((1, 1, 3, 2 * len(values)))):
         values[rng.randrange(len(values))] = rng.choice(odd)
-    return "odd numbers", table.with_columns(pl.Series(name, values, dtype=pl.Float64))
+    return table.with_columns(pl.Series(name, values, dtype=pl.Float64))
 
 
-def _scaled(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
+def _scaled(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
     name, power = rng.choice(("x", _TARGET)), rng.choice((-320, -300, -160, 150, 298, 306))
     with np.errstate(over="ignore", under="ignore"):
         values = table[name].to_numpy() * 10.0**power if power > -320 else table[name] * 0 + 5e-324
-    return f"times 1e{power}", table.with_columns(pl.Series(name, values))
+    return table.with_columns(pl.Series(name, values))
 
 
-def _odd_name(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
+def _odd_name(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
     name, new = rng.choice(table.columns), rng.choice(NAMES)
-    clash = new in table.columns
-    return "odd name", table.rename({name: f"{new}." if clash else new})
+    return table.rename({name: f"{new}." if new in table.columns else new})
 
 
-def _constant(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
+def _constant(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
     names = rng.choice((table.columns[:-1], [rng.choice(table.columns)]))
     value = rng.choice((0, 1e300, "a", True, None))
-    return "constant", table.with_columns([pl.lit(value).alias(name) for name in names])
+    return table.with_columns([pl.lit(value).alias(name) for name in names])
 
 
-def _other_columns(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    names = rng.sample(table.columns, rng.randint(1, table.width))
-    return "columns left out or in another order", table.select(names)
+def _other_columns(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
+    return table.select(rng.sample(table.columns, rng.randint(1, table.width)))
 
 
-def _wide(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
+def _wide(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
     names = [f"c{i}" for i in range(rng.choice((50, 300)))]
-    return "many columns", table.with_columns(
-        **{name: [rng.random() for _ in range(len(table))] for name in names}
-    )
+    return table.with_columns(**{name: [rng.random() for _ in range(len(table))] for name in names})
 
 
-def _odd_type(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    """A column of another type; text files hold what Python prints of it."""
-    rows, name = len(table), rng.choice(table.columns)
-    values: list[object]
-    values, dtype = rng.choice(
-        (
-            ([datetime.date(2021, 1, 1 + i % 28) for i in range(rows)], pl.Date),
-            ([datetime.datetime(2021, 1, 1, i % 24) for i in range(rows)], pl.Datetime),
-            ([datetime.timedelta(seconds=i) for i in range(rows)], pl.Duration),
-            ([datetime.time(i % 24) for i in range(rows)], pl.Time),
-            ([Decimal(i) / 8 for i in range(rows)], pl.Decimal(20, 4)),
-            ([[float(i)] for i in range(rows)], pl.List(pl.Float64)),
-            ([{"a": i} for i in range(rows)], pl.Struct({"a": pl.Int64})),
-            ([bytes([i]) for i in range(rows)], pl.Binary),
-            ([None] * rows, pl.Null),
-            ([str(i % 3) for i in range(rows)], pl.Categorical),
-            ([i % 2**7 for i in range(rows)], pl.Int8),
-            ([2**64 - 1 - i for i in range(rows)], pl.UInt64),
-            ([2**100 + i for i in range(rows)], pl.Int128),
-            ([float(i) for i in range(rows)], pl.Float32),
-            ([i % 2 == 0 for i in range(rows)], pl.Boolean),
-            ([str(i) for i in range(rows)], pl.String),
-        )
-    )
-    return f"a column of {dtype}", table.with_columns(pl.Series(name, values, dtype=dtype))
-
-
-def _few_rows(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    return "few rows", table.head(rng.choice((0, 1, 2)))
-
-
-def _missing(table: pl.DataFrame, rng: random.Random) -> tuple[str, pl.DataFrame]:
-    name = rng.choice(table.columns)
-    kept = [rng.random() < 0.7 for _ in range(len(table))]
-    return "missing values", table.with_columns(
-        pl.when(pl.Series(kept)).then(pl.col(name)).alias(name)
-    )
-
-
-CHANGES: tuple[Change, ...] = (
-    *(_nothing,) * 8,
-    *(_odd_cells, _odd_cells, _odd_numbers, _scaled, _odd_name, _constant, _other_columns),
-    *(_wide, _odd_type, _odd_type, _few_rows, _missing),
+# Types of columns, with the value of a row; text files hold what Python prints of it.
+_TYPES: tuple[tuple[Any, Callable[[int], object]], ...] = (
+    (pl.Date, lambda i: datetime.date(2021, 1, 1 + i % 28)),
+    (pl.Datetime, lambda i: datetime.datetime(2021, 1, 1, i % 24)),
+    (pl.Duration, lambda i: datetime.timedelta(seconds=i)),
+    (pl.Time, lambda i: datetime.time(i % 24)),
+    (pl.Decimal(20, 4), lambda i: Decimal(i) / 8),
+    (pl.List(pl.Float64), lambda i: [float(i)]),
+    (pl.Struct({"a": pl.Int64}), lambda i: {"a": i}),
+    (pl.Binary, lambda i: bytes([i])),
+    (pl.Null, lambda i: None),
+    (pl.Categorical, lambda i: str(i % 3)),
+    (pl.Int8, lambda i: i % 2**7),
+    (pl.UInt64, lambda i: 2**64 - 1 - i),
+    (pl.Int128, lambda i: 2**100 + i),
+    (pl.Float32, float),
+    (pl.Boolean, lambda i: i % 2 == 0),
+    (pl.String, str),
 )
+
+
+def _odd_type(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
+    dtype, value = rng.choice(_TYPES)
+    values = [value(i) for i in range(len(table))]
+    return table.with_columns(pl.Series(rng.choice(table.columns), values, dtype=dtype))
+
+
+def _few_rows(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
+    return table.head(rng.choice((0, 1, 2)))
+
+
+def _missing(table: pl.DataFrame, rng: random.Random) -> pl.DataFrame:
+    name = rng.choice(table.columns)
+    kept = pl.Series([rng.random() < 0.7 for _ in range(len(table))])
+    return table.with_columns(pl.when(kept).then(pl.col(name)).alias(name))
+
+
+# With how often they are made.
+CHANGES: dict[str, tuple[int, Callable[[pl.DataFrame, random.Random], pl.DataFrame]]] = {
+    "nothing": (8, lambda table, rng: table),
+    "odd cells": (2, _odd_cells),
+    "odd numbers": (1, _odd_numbers),
+    "other units": (1, _scaled),
+    "odd name": (1, _odd_name),
+    "constant": (1, _constant),
+    "columns left out or in another order": (1, _other_columns),
+    "many columns": (1, _wide),
+    "a column of another type": (2, _odd_type),
+    "few rows": (1, _few_rows),
+    "missing values": (1, _missing),
+}

@@ -2,9 +2,7 @@
 and good enough to optimise with."""
 
 import importlib
-import re
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from botorch.optim import optimize_acqf
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-import deepwishart
 from deepwishart import DeepKernelRegressor
 from deepwishart.botorch import DeepKernelModel, MixturePosterior
 from deepwishart.likelihoods import Likelihood
@@ -207,10 +204,3 @@ def test_without_botorch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "deepwishart.botorch")
     with pytest.raises(ImportError, match=r"pip install 'deepwishart\[botorch\]'"):
         importlib.import_module("deepwishart.botorch")
-
-
-def test_nothing_else_imports_it():
-    package = Path(deepwishart.__file__).parent
-    importing = r"(?m)^ *(from|import) (deepwishart\.)?(botorch|skpro)\b"
-    found = {p.name for p in package.rglob("*.py") if re.search(importing, p.read_text("utf-8"))}
-    assert found == {"botorch.py", "skpro.py"}

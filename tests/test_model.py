@@ -121,15 +121,6 @@ def test_a_ready_layer(process, dtype):
     assert works(model, X.to(dtype), Y[:, :1].to(dtype))
 
 
-def test_a_ready_layer_starts_as_one_that_build_makes():
-    options = {"num_inducing": 7, "kernel": SquaredExponential()}
-    built = dw.build("dwp", X, Y, width=2, **options)
-    model = dw.build([ready("dwp")], X, Y, **options)
-    for name in ("log_deviation", "mean"):
-        mine, other = (getattr(m.hidden[0], name).detach() for m in (model, built))
-        torch.testing.assert_close(mine, other)
-
-
 @pytest.mark.parametrize(
     "layers",
     [[], [("dwp", 2, 3), ("dgp", 3, 3)], [("dwp", 2, 3), ("dsvi", 2, 2)]],
@@ -156,16 +147,3 @@ def test_layers_of_several_kinds(layers):
 def test_layers_that_do_not_fit(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         dw.build(**{"X": X, "y": Y[:, :1], **options})
-
-
-def test_the_output_has_a_column_for_each_latent_function():
-    output = GPOutputLayer(SquaredExponential(), torch.zeros(5, 1))
-    with pytest.raises(ValueError, match="has 1 columns, but HeteroscedasticGaussian needs 2"):
-        dw.DeepKernelProcess(
-            "custom",
-            [],
-            output,
-            dw.likelihoods.HeteroscedasticGaussian(1),
-            inducing_inputs=torch.zeros(5, 3),
-            num_features=3,
-        )

@@ -77,11 +77,6 @@ def test_predictions_are_identical(process, depth, dtype, data, tmp_path):
     np.testing.assert_array_equal(regressor.log_prob(*data), loaded.log_prob(*data))
 
 
-@pytest.mark.parametrize("kernel", dw.kernels.names())
-def test_every_kernel_of_the_registry(kernel, data, tmp_path):
-    check_identical(small(kernel=kernel, max_iter=1).fit(*data), data[0], tmp_path / "model")
-
-
 @pytest.mark.parametrize("columns", [1, 2])
 @pytest.mark.parametrize("width", [2, 12])
 def test_other_shapes(columns, width, data, tmp_path):

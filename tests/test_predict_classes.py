@@ -1,11 +1,9 @@
 """Predicted classes: probabilities of the mixture, against simulation through the likelihood."""
 
-import numpy as np
 import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart.estimators import ClassPredictive
 from deepwishart.likelihoods import Bernoulli, Categorical
 
 X = torch.linspace(-2, 2, 12, dtype=torch.float64)[:, None]
@@ -75,18 +73,3 @@ def test_several_columns_of_classes():
     prediction = predict(Bernoulli(2), both)
     assert prediction.probs.shape == (12, 2, 2)
     torch.testing.assert_close(prediction.probs[..., 1], prediction.mean)
-
-
-def test_labels():
-    classes = np.array(["high", "low", "mid"])
-    prediction = ClassPredictive(predict(Categorical(3), Y), classes)
-    assert len(prediction) == 12 and prediction.num_samples == 6
-    np.testing.assert_allclose(prediction.probs.sum(1), 1.0, rtol=1e-14)
-    assert (prediction.mode == classes[prediction.probs.argmax(1)]).all()
-    at = prediction.log_prob(["mid"] * 12)
-    np.testing.assert_array_equal(at, prediction.log_probs[:, 2])
-    assert set(prediction.sample(5, torch.Generator().manual_seed(0)).ravel()) <= set(classes)
-    with pytest.raises(ValueError, match="y holds 'middle', which is none of the 3 classes"):
-        prediction.log_prob(["middle"] * 12)
-    with pytest.raises(ValueError, match=r"y must be 12 labels, got shape \(3,\)"):
-        prediction.log_prob(classes)

@@ -104,14 +104,6 @@ def test_a_kernel_for_each_layer_is_copied(process):
     assert float(second.lengthscale.detach()) == pytest.approx(2.0)
 
 
-def test_layers_share_no_parameters_of_a_kernel():
-    kernel = SquaredExponential() + Linear()
-    model = SPEC.replace(depth=3, kernel=kernel).make()
-    owners = [*model.layers, model.output]
-    found = {id(p) for layer in owners for p in layer.kernel.parameters()}
-    assert len(found) == 3 * len(list(kernel.parameters()))
-
-
 def test_groups_of_latent_functions_have_a_kernel_each():
     model = SPEC.replace(likelihood="heteroscedastic", num_outputs=2).make()
     assert isinstance(model.output, StackedOutputLayer)
@@ -154,6 +146,8 @@ def test_objects_make_models_but_no_json():
         ({"mixing": 1.5}, "mixing must be strictly between 0 and 1"),
         ({"jitter": -1.0}, "jitter must be a positive number"),
         ({"linear_mean": True}, "linear_mean=True is for 'dsvi' only"),
+        ({"inputs": "all", "process": "diwp"}, "'dwp', 'dgp' or 'dsvi'"),
+        ({"inputs": "last"}, "choose from first, all"),
         ({"output": "collapsed", "likelihood": "poisson"}, "Poisson needs output='inducing'"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def elbo(
     if joint and processes.world > 1:
         raise ValueError("joint=True samples all rows together, in one process; leave it out.")
 
-    with processes.together(NUMERICAL_ERRORS):
+    with processes.together():
         sample = model.sample(random)  # G_ii ~ Q, layer by layer, with log P - log Q
         rows = random.rows().part(own.start, len(X))
         summary = sample.summarise(X[own], y[own], rows, joint=joint)  # F_t ~ P( . | F_i), summed
@@ -228,20 +228,17 @@ class Processes:
         stop = start + share + (self.rank < rest)
         return slice(start, stop) if start < stop else slice(0, 1)
 
-    def together(self, errors: tuple[type[Exception], ...]) -> AbstractContextManager[None]:
-        """An error that one process meets inside is one for all of them: nobody may wait for sums
-        that will not come."""
-        return nullcontext() if self.world == 1 else self._together(errors)
-
     @contextmanager
-    def _together(self, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+    def together(self) -> Iterator[None]:
+        """A numerical error that one process meets inside is one for all of them: nobody may wait
+        for sums that will not come."""
         own: Exception | None = None
         try:
             yield
-        except errors as error:
+        except NUMERICAL_ERRORS as error:
             own = error
         if self.largest(int(own is not None)):
-            raise own or errors[0]("Another process has failed.")
+            raise own or linalg.CholeskyError("Another process has failed.")
 
     def sum(self, parts: tuple[Tensor, ...], num_rows: int) -> tuple[Tensor, ...]:
         """Sums over all processes of what each has added up over its rows, of ``num_rows``."""

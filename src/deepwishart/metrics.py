@@ -4,7 +4,8 @@ Every function takes a ``prediction`` and the targets ``y`` that came true, ``(N
 A prediction is
 
 - what :meth:`deepwishart.DeepKernelProcess.predict` returns (units of the model), or what
-  ``DeepKernelRegressor.predict_distribution`` returns (units of the data), or
+  ``DeepKernelRegressor.predict_distribution`` returns (units of the data), or another object with
+  ``components()``: chunks of means and standard deviations ``(S, n, D)``, in row order, or
 - a pair ``(mean, stddev)`` of arrays: of the shape of ``y`` for one Gaussian per target, or with a
   leading dimension ``S`` more for an equal mixture of ``S`` Gaussians per target.
 
@@ -17,8 +18,8 @@ is in double precision, and large predictions are scored chunk by chunk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +29,6 @@ from deepwishart._support.arguments import probabilities, tensor
 
 __all__ = [
     "CalibrationCurve",
-    "MixturePrediction",
-    "OtherPrediction",
     "Reliability",
     "calibration_curve",
     "crps",
@@ -44,21 +43,6 @@ _DRAWS = 1000
 _PAIR_ELEMENTS = 2**22  # elements of one samples x samples x rows block of the CRPS
 
 
-@runtime_checkable
-class MixturePrediction(Protocol):
-    """A prediction that knows its Gaussian components.
-
-    >>> class TwoGuesses:
-    ...     def components(self):
-    ...         yield np.array([[[-1.0]], [[1.0]]]), np.ones((2, 1, 1))
-    >>> rmse(TwoGuesses(), np.array([0.0]))
-    0.0
-    """
-
-    def components(self) -> Iterator[tuple[Any, Any]]:
-        """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order."""
-
-
 Prediction = Any  # what the module's description says
 
 
@@ -67,31 +51,6 @@ class CalibrationCurve(NamedTuple):
 
     levels: np.ndarray
     observed: np.ndarray
-
-
-@runtime_checkable
-class OtherPrediction(Protocol):
-    """A prediction whose components are not Gaussian: counts, or noise of another kind.
-
-    >>> import deepwishart as dw
-    >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
-    >>> counts = dw.build("dwp", X, 0 * X, num_inducing=4, likelihood=dw.likelihoods.Poisson())
-    >>> isinstance(counts.predict(X, num_samples=5), OtherPrediction)
-    True
-    """
-
-    gaussian: bool
-    discrete: bool
-    mean: Any
-
-    def log_prob(self, y: Any) -> Any:
-        """Log density, or log probability, of each row, ``(N,)``."""
-
-    def cdf(self, y: Any) -> Any:
-        """Distribution function, in the shape of ``y``."""
-
-    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
-        """Draws, with a leading dimension more than ``y``."""
 
 
 def log_likelihood(prediction: Prediction, y: Any, *, per_row: bool = False) -> Any:
@@ -304,7 +263,7 @@ def _map(
     """``function(means, standard deviations, targets)`` of chunks ``(S, n, D)`` and ``(n, D)``."""
     targets = _targets(y)
     table = targets.unsqueeze(-1) if targets.ndim == 1 else targets
-    known = isinstance(prediction, MixturePrediction)
+    known = hasattr(prediction, "components")
     parts, done = [], 0
     for mean, std in prediction.components() if known else [_from_pair(prediction, targets)]:
         mean, std = _tensor("mean", mean), _tensor("stddev", std)
@@ -344,23 +303,15 @@ def _from_pair(prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
             f"this {type(prediction).__name__}: {prediction!r}."
         ) from None
     mean, std = _tensor("mean", mean), _tensor("stddev", std)
-    try:
-        mean, std = torch.broadcast_tensors(mean, std)
-    except RuntimeError:
-        raise ValueError(
-            f"mean has shape {tuple(mean.shape)} and stddev {tuple(std.shape)}; they do not go "
-            "together."
-        ) from None
-    mixture = mean if mean.ndim == targets.ndim + 1 else mean.unsqueeze(0)
-    if mixture.shape[1:] != targets.shape:
-        shape = tuple(targets.shape)
+    shape = tuple(targets.shape)
+    if mean.shape != std.shape or shape not in (tuple(mean.shape), tuple(mean.shape[1:])):
         raise ValueError(
             f"For y of shape {shape}, mean and stddev must have that shape or (samples, "
-            f"{', '.join(map(str, shape))}); got {tuple(mean.shape)}."
+            f"{', '.join(map(str, shape))}); got {tuple(mean.shape)} and {tuple(std.shape)}."
         )
     if not bool((std > 0).all()):
         raise ValueError("stddev must be positive everywhere.")
-    full = (mixture.shape[0], targets.shape[0], -1)
+    full = (-1, len(targets), 1 if targets.ndim == 1 else targets.shape[1])
     return mean.reshape(full), std.reshape(full)
 
 

@@ -86,11 +86,6 @@ class DeepKernelProcess(nn.Module):
         super().__init__()
         self.spec = spec
         self.joins_inputs = joins_inputs
-        if output.width != likelihood.num_latents:
-            raise ValueError(
-                f"The output layer has {output.width} columns, but {type(likelihood).__name__} "
-                f"needs {likelihood.num_latents} latent functions."
-            )
         self.process = process
         self.layers = nn.ModuleList(layers)
         self.output = output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,7 +202,7 @@ class ModelSpec:
         the process's own."""
         ready = layers is not None
         if layers is None:
-            layers = [_LAYERS[self.process](self, index) for index in range(self.depth - 1)]
+            layers = [self._make_layer(index) for index in range(self.depth - 1)]
         own = [isinstance(layer, DoublyStochasticLayer) for layer in layers]
         own = own or [self.process == "dsvi" and not ready]
         likelihood = self.make_likelihood()
@@ -298,50 +298,27 @@ class ModelSpec:
                 parts.append(DoublyStochasticOutputLayer(kernel, own, columns, **options))
         return parts[0] if len(parts) == 1 else StackedOutputLayer(parts)
 
-    def _common(self, index: int) -> dict[str, Any]:
-        """What every hidden layer is told."""
-        return {"name": f"layer {index + 1}", "jitter": self.plain_jitter}
+    def _make_layer(self, index: int) -> Layer:
+        """A hidden layer of the process."""
+        kernel, width = self.make_kernel(index), self.widths[index]
+        common: dict[str, Any] = {"name": f"layer {index + 1}", "jitter": self.plain_jitter}
+        if self.process == "dgp":
+            targets = torch.zeros(self.num_inducing, width, dtype=self.torch_dtype)
+            return GlobalInducingLayer(kernel, targets, **common)
+        if self.process == "dsvi":
+            points = self._points(index)
+            weights = points.new_zeros(points.shape[1], width) if self.linear_mean else None
+            return DoublyStochasticLayer(kernel, points, width, mean_weights=weights, **common)
+        common["dtype"] = self.torch_dtype
+        if self.process == "diwp":
+            return InverseWishartLayer(kernel, self.num_inducing, **common)
+        if self.posterior == "anchored":
+            return AnchoredLayer(kernel, width, self.num_inducing, **common)
+        chosen = {"posterior": self.posterior, "initial_mixing": self.mixing}
+        return WishartLayer(kernel, width, self.num_inducing, **chosen, **common)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-
-
-def _wishart(spec: ModelSpec, index: int) -> Layer:
-    sizes = spec.make_kernel(index), spec.widths[index], spec.num_inducing
-    options = {"dtype": spec.torch_dtype, **spec._common(index)}
-    if spec.posterior == "anchored":
-        return AnchoredLayer(*sizes, **options)
-    return WishartLayer(*sizes, posterior=spec.posterior, initial_mixing=spec.mixing, **options)
-
-
-def _global_inducing(spec: ModelSpec, index: int) -> Layer:
-    targets = torch.zeros(spec.num_inducing, spec.widths[index], dtype=spec.torch_dtype)
-    return GlobalInducingLayer(spec.make_kernel(index), targets, **spec._common(index))
-
-
-def _doubly_stochastic(spec: ModelSpec, index: int) -> Layer:
-    points, width = spec._points(index), spec.widths[index]
-    weights = points.new_zeros(points.shape[1], width) if spec.linear_mean else None
-    return DoublyStochasticLayer(
-        spec.make_kernel(index), points, width, mean_weights=weights, **spec._common(index)
-    )
-
-
-def _inverse_wishart(spec: ModelSpec, index: int) -> Layer:
-    return InverseWishartLayer(
-        spec.make_kernel(index),
-        spec.num_inducing,
-        dtype=spec.torch_dtype,
-        **spec._common(index),
-    )
-
-
-_LAYERS: dict[str, Callable[[ModelSpec, int], Layer]] = {
-    "dwp": _wishart,
-    "dgp": _global_inducing,
-    "dsvi": _doubly_stochastic,
-    "diwp": _inverse_wishart,
-}
 
 
 def _several(value: Any) -> Sequence[Any]:

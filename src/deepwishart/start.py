@@ -24,7 +24,6 @@ __all__ = [
     "Selection",
     "build",
     "make_model",
-    "nearest_rows",
     "select_inducing",
     "start_noise",
     "starting_features",
@@ -185,7 +184,7 @@ def make_model(
         points, latents = selected.points, selected.averages(latents)
     else:
         points = _check_inducing(inducing_inputs, X)
-        latents = latents[nearest_rows(points, X)]
+        latents = latents[torch.cdist(points, X).argmin(-1)]  # of the nearest rows
     model = spec.replace(num_inducing=len(points)).make(layers)
     model.likelihood.load_state_dict(likelihood.state_dict())
     if model.inducing_inputs is not None:
@@ -271,15 +270,6 @@ def select_inducing(X: Tensor, num_inducing: int, generator: torch.Generator) ->
     first.scatter_reduce_(0, group, torch.arange(len(order)), "amin")
     chosen = order[first.sort().values[:num_inducing]]
     return Selection(X[chosen].clone(), chosen, torch.empty_like(group).scatter_(0, order, group))
-
-
-def nearest_rows(points: Tensor, X: Tensor) -> Tensor:
-    """For every point the number of the row of ``X`` that is closest to it.
-
-    >>> nearest_rows(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0]]))
-    tensor([1])
-    """
-    return torch.cdist(points, X).argmin(-1)
 
 
 def starting_features(

@@ -85,14 +85,19 @@ def test_minibatch_elbos_average_to_the_full_batch_elbo(process, depth):
 
 
 @pytest.mark.parametrize(
-    ("process", "output"), [*((process, "inducing") for process in PROCESSES), ("dgp", "collapsed")]
+    ("process", "output", "bound"),
+    [
+        *((process, "inducing", "titsias2009") for process in PROCESSES),
+        *(("dgp", "collapsed", bound) for bound in ("titsias2009", "tight")),
+        ("dgp", "inducing", "tight"),
+    ],
 )
-def test_elbo_gradients_match_finite_differences(process, output):
+def test_elbo_gradients_match_finite_differences(process, output, bound):
     # Everything between parameters and ELBO, fused operations included. Gamma draws change
     # discontinuously under a fixed seed, so alpha (and delta, gamma) are checked elsewhere.
     X, y = small_problem()
     # With less jitter, rounding of the collapsed bound shows in its differences.
-    model = trained(process, X, y, steps=20, output=output, jitter=1e-6)
+    model = trained(process, X, y, steps=20, output=output, bound=bound, jitter=1e-6)
     skip = ("log_concentration", "log_degrees", "log_extra_degrees")
     if process == "dwp":
         for layer in model.layers:

@@ -3,7 +3,6 @@ import pickle
 
 import pytest
 import torch
-from safetensors import safe_open
 
 from deepwishart.training import (
     Checkpoint,
@@ -32,11 +31,6 @@ def test_round_trip(small):
     assert read.tensors.keys() == small.tensors.keys()
     for name, value in small.tensors.items():
         assert torch.equal(read.tensors[name], value) and read.tensors[name].dtype == value.dtype
-
-
-def test_the_file_is_plain_safetensors(small, tmp_path):
-    with safe_open(CheckpointStore(tmp_path).save(small), "pt") as file:
-        assert set(file.keys()) == set(small.tensors)
 
 
 def test_truncation_is_noticed_at_every_byte(small):
@@ -139,16 +133,6 @@ def test_content_reaches_the_disk_before_its_name(small, tmp_path, monkeypatch):
         monkeypatch.setattr(os, name, spy)
     CheckpointStore(tmp_path).save(small)
     assert calls == ["fsync", "replace", "fsync"]
-
-
-def test_arguments_are_checked(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="every_steps"):
-        CheckpointStore(tmp_path, every_steps=0)
-    with pytest.raises(ValueError, match="keep"):
-        CheckpointStore(tmp_path, keep=0)
-    with pytest.raises(ValueError, match="is a file"):
-        CheckpointStore(tmp_path / "file")
 
 
 # ---- resuming -----------------------------------------------------------------------------------

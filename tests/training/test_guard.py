@@ -110,17 +110,6 @@ def test_a_permanent_fault_ends_training(
     assert history.stopped_by == "max_iter" and len(history) == protocol.max_iter
 
 
-def test_good_steps_between_failures_do_not_hide_a_permanent_fault(
-    data, make_model, protocol, monkeypatch
-):
-    monkeypatch.setattr(state, "SNAPSHOT_EVERY", 10)
-    done = inject(monkeypatch, poison_value, lambda step, done: step >= 16)
-    with pytest.raises(TrainingError) as caught:
-        train(make_model(depth=2), *data, protocol)
-    assert len(done) == MAX_TRIES
-    assert caught.value.last_good is None  # without checkpoints
-
-
 def test_rare_faults_never_end_training(data, make_model, protocol, monkeypatch):
     calls = []
 

@@ -43,18 +43,10 @@ def test_json_and_tensor_round_trips_keep_every_bit():
     assert History.from_dict(json.loads(json.dumps(history.to_dict()))) == history
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"noise": None}, "no noise"),
-        ({"elbo": [1.0]}, "differ in length"),
-        ({"stopped_by": "boredom"}, "stopped_by"),
-    ],
-)
-def test_what_is_not_a_history_is_refused(changes, message):
-    values = {**history_of([1.0, 2.0]).to_dict(), **changes}
-    with pytest.raises(ValueError, match=message):
-        History.from_dict({name: value for name, value in values.items() if value is not None})
+@pytest.mark.parametrize("changes", [{"elbo": [1.0]}, {"noise": []}, {"stopped_by": "boredom"}])
+def test_what_is_not_a_history_is_refused(changes):
+    with pytest.raises(ValueError, match="not a training history"):
+        History.from_dict({**history_of([1.0, 2.0]).to_dict(), **changes})
 
 
 def test_smoothing_is_a_trailing_mean_and_truncation_forgets_later_steps():
@@ -98,14 +90,6 @@ def test_nothing_is_written_where_nobody_looks(verbose, terminal, capsys, monkey
             report(event(0))
     assert console.file.getvalue() == ""
     assert capsys.readouterr() == ("", "")
-
-
-def test_training_reports_every_step(data, make_model, protocol):
-    events = []
-    history = train(make_model(), *data, protocol.replace(max_iter=3), progress=events.append)
-    assert [event.step for event in events] == [0, 1, 2]
-    assert [event.elbo for event in events] == history.elbo
-    assert {event.total for event in events} == {3}
 
 
 # ---- more steps? --------------------------------------------------------------------------------

@@ -90,11 +90,6 @@ def test_a_given_history_is_continued(data, make_model, protocol):
     assert history.seconds == sorted(history.seconds)
 
 
-def test_a_protocol_by_name_that_is_stopped(data, make_model):
-    history = train(make_model(), *data, "fast", should_stop=lambda h: len(h) == 2)
-    assert history.learning_rate == [5e-2] * 2 and history.stopped_by == "early_stopping"
-
-
 def test_ctrl_c_finishes_the_step_and_stops(data, make_model, protocol, tmp_path, same):
     def press(event):
         if event.step == 5:
@@ -153,6 +148,10 @@ def test_ctrl_c_that_the_program_handles_itself_is_left_alone(data, make_model, 
         ({"batches": [], "num_data": 24}, "either X and y, or batches"),
         ({"X": None, "y": None}, "either X and y, or batches"),
         ({"X": None, "y": None, "batches": []}, "either X and y, or batches and num_data"),
+        (
+            {"X": None, "y": None, "batches": [], "num_data": 24, "checkpoints": "store"},
+            "go with neither checkpoints",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(data, make_model, protocol, changes, message):
@@ -171,11 +170,6 @@ def test_an_optimiser_and_batches_of_ones_own(data, make_model, protocol):
     assert len(history) == protocol.max_iter and all(map(math.isfinite, history.elbo))
     changed = [n for n, p in model.named_parameters() if not torch.equal(p, other.get_parameter(n))]
     assert len(changed) == len(list(model.parameters()))
-
-
-def test_given_batches_and_a_collapsed_output_do_not_go_together(data, make_model, protocol):
-    with pytest.raises(ValueError, match="a collapsed output layer, which needs all rows"):
-        train(make_model(output="collapsed"), None, None, protocol, batches=[data], num_data=24)
 
 
 @pytest.mark.parametrize("process", ["dwp", "diwp"])

@@ -33,10 +33,6 @@ def test_flat_stays_for_half_of_the_steps_and_then_falls_in_a_line():
     assert rates == pytest.approx([1e-2, 1e-2, 0.5 * (1e-2 + 1e-4), 1e-4])
 
 
-def test_constant_ignores_the_final_rate():
-    assert BASE.replace(schedule="constant").learning_rate_at(99) == 1e-2
-
-
 def test_a_protocol_settles_early():
     flat = Protocol(1_000, 1e-2, 1e-4, "flat", kl_anneal=10)
     assert (flat.steady_steps, flat.replace(schedule="constant").steady_steps) == (500, 1_000)
@@ -81,14 +77,3 @@ def test_numbers_of_other_libraries_become_plain_ones():
 def test_errors_name_the_argument(argument, value):
     with pytest.raises(ValueError, match=argument.removesuffix("s")):
         BASE.replace(**{argument: value})
-
-
-def test_unknown_names_suggest_the_nearest():
-    with pytest.raises(ValueError, match="Did you mean 'paper'"):
-        Protocol.named("papr", 10)
-    with pytest.raises(ValueError, match="Did you mean 'max_iter'"):
-        BASE.replace(max_iters=3)
-    with pytest.raises(ValueError, match="Did you mean 'cosine'"):
-        BASE.replace(schedule="cos")
-    with pytest.raises(ValueError, match="Did you mean 'kernel'"):
-        BASE.replace(factors={"kernels": 2.0})

@@ -105,18 +105,14 @@ class History:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> History:
         """The inverse of :meth:`to_dict`."""
-        missing = [name for name in COLUMNS if name not in values]
-        if missing:
-            raise ValueError(f"This is not a training history: it has no {', '.join(missing)}.")
-        lengths = {name: len(values[name]) for name in COLUMNS}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"The columns of a training history differ in length: {lengths}.")
+        lists = {name: list(values.get(name, [])) for name in (*COLUMNS, "recoveries", "tried")}
         stopped_by = values.get("stopped_by")
-        if stopped_by not in STOPPED_BY:
-            raise ValueError(f"stopped_by must be one of {STOPPED_BY}, got {stopped_by!r}.")
-        columns = {name: list(values[name]) for name in COLUMNS}
-        lists = {name: list(values.get(name, [])) for name in ("recoveries", "tried")}
-        return cls(**columns, stopped_by=stopped_by, **lists)
+        if len({len(lists[name]) for name in COLUMNS}) > 1 or stopped_by not in STOPPED_BY:
+            raise ValueError(
+                f"This is not a training history: it has lists {', '.join(COLUMNS)} of one length, "
+                f"and stopped_by is one of {', '.join(map(str, STOPPED_BY))}."
+            )
+        return cls(**lists, stopped_by=stopped_by)
 
     def to_tensor(self) -> Tensor:
         """The six lists as the columns of a float64 tensor, which keeps every bit of them."""
