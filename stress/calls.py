@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import inspect
+import os
 import random
 import traceback
 import warnings
@@ -28,6 +27,8 @@ _OBJECTS = ("model", "regressor", "history", "checkpoints", "progress", "should_
 _KINDS = (ValueError, TypeError, OSError, MemoryError, ArithmeticError, training.TrainingError)
 _LIBRARIES = ("/sklearn/", "numpy/random/")
 _PATHS = ("pathlib.py", "<frozen posixpath>", "<frozen genericpath>", "<frozen os>")
+SMALL = {"n_inducing": 3, "n_samples": 1, "max_iter": 2, "n_predict_samples": 3}
+SCORES = ("log_likelihood", "rmse", "crps", "interval_coverage", "calibration_curve")
 Call = tuple[Callable[..., Any], dict[str, Any]]
 
 
@@ -51,8 +52,7 @@ class Calls:
             for process in PROCESSES
             for output in OUTPUTS
         ]
-        small = {"n_inducing": 3, "n_samples": 1, "max_iter": 2, "n_predict_samples": 3}
-        regressor = dw.DeepKernelRegressor(**small, random_state=0)
+        regressor = dw.DeepKernelRegressor(**SMALL, random_state=0)
         self.regressor = regressor.fit(self.X.numpy(), self.y.numpy())
 
     def prepare(self) -> None:
@@ -60,7 +60,8 @@ class Calls:
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One call with one or two odd arguments."""
-        calls = {**self._functions(rng), **self._methods(rng, folder), **self._scores()}
+        os.chdir(folder)  # where the odd paths end up
+        calls = self._calls(rng, folder)
         name = rng.choice(tuple(calls))
         function, arguments = calls[name]
         shown = []
@@ -79,14 +80,24 @@ class Calls:
             raise Failed(f"{what}: NaN is returned without an error")
         return Outcome(what, "accepted")
 
-    def _functions(self, rng: random.Random) -> dict[str, Call]:
-        model = rng.choice(self.models).snapshot()
-        data = {"X": self.X, "y": self.y}
+    def _calls(self, rng: random.Random, folder: Path) -> dict[str, Call]:
+        """Functions by name, with arguments that work."""
+        model, regressor = rng.choice(self.models).snapshot(), self.regressor
         generator = torch.Generator().manual_seed(rng.randrange(2**31))
+        data = {"X": self.X, "y": self.y}
+        rows = {"X": self.X.numpy(), "y": self.y.numpy()}
+        X = {"X": rows["X"]}
         likewise = {"model": model, "X": self.X, "generator": generator}
+        several = {"num_importance": 2, "num_replicates": 2}
         built = {"process": rng.choice(PROCESSES), "output": rng.choice(OUTPUTS), **data}
         steps = {"max_iter": 2, "learning_rate": 0.1, "final_learning_rate": 0.1, "kl_anneal": 0}
-        protocol = training.Protocol(**steps, schedule="constant", num_samples=2)
+        steps |= {"schedule": "flat", "num_samples": 2, "betas": (0.9, 0.99)}
+        protocol = training.Protocol(**steps)
+        trained = {"seed": 0, "resume": False, "batches": None, "num_data": None}
+        trained |= {"model": model.requires_grad_(), "protocol": protocol, **data}
+        predicted = model.predict(self.X, 3)
+        own = {**regressor.get_params(), "device": "cpu", "output": "auto", **rows}
+        path = folder / "model"
         return {
             "build": _call(dw.build, **built, num_inducing=3),
             "ModelSpec": _call(dw.ModelSpec, num_features=2),
@@ -94,72 +105,42 @@ class Calls:
                 dw.elbo, **likewise, y=self.y, num_data=6, num_samples=2, joint=rng.random() < 0.3
             ),
             "importance_weighted_bound": _call(
-                dw.importance_weighted_bound,
-                **{**likewise, "y": self.y, "num_importance": 2, "num_replicates": 2},
+                dw.importance_weighted_bound, **likewise, y=self.y, **several
             ),
             "sample_prior": _call(dw.sample_prior, **likewise, num_samples=2),
-            "train": _call(_train, model=model.requires_grad_(), **data, protocol=protocol),
-            "Protocol": _call(
-                training.Protocol,
-                **{**steps, "schedule": "flat", "num_samples": 2, "betas": (0.9, 0.99)},
-                factors={"kernel": 1.0},
-            ),
+            "train": (lambda **given: training.train(**given).elbo, trained),
+            "Protocol": _call(training.Protocol, **steps, factors={"kernel": 1.0}),
             "Protocol.named": _call(training.Protocol.named, name="fast", num_rows=5),
             "CheckpointStore": _call(training.CheckpointStore, directory="x", every_steps=5),
             "Randomness": _call(dw.Randomness, num_samples=2, generator=generator),
             "kernels.make": (dw.kernels.make, {"name": "matern32", "num_features": 2}),
             "likelihoods.Gaussian": (dw.likelihoods.Gaussian, {"num_outputs": 1, "noise": 0.1}),
-        }
-
-    def _methods(self, rng: random.Random, folder: Path) -> dict[str, Call]:
-        model, regressor = rng.choice(self.models), self.regressor
-        predicted = model.predict(self.X, 3)
-        X, y = self.X.numpy(), self.y.numpy()
-        own = {**regressor.get_params(), "device": "cpu", "output": "auto"}
-        save = functools.partial(_save, folder=folder)
-        return {
             "model.predict": (_predict, {"model": model, "X": self.X, "num_samples": 2}),
             "model.sample_functions": (model.sample_functions, {"X": self.X, "num_samples": 2}),
             "prediction.log_prob": (predicted.log_prob, {"y": self.y}),
             "prediction.cdf": (predicted.cdf, {"y": self.y}),
             "prediction.quantile": (predicted.quantile, {"p": 0.3}),
             "prediction.sample": _call(predicted.sample, num_samples=2),
-            "regressor(...).fit": (_fit_new, {**own, "X": X, "y": y}),
-            "regressor.fit": (_fit_new, {"X": X, "y": y}),
-            "regressor.predict": (regressor.predict, {"X": X, "return_std": True}),
-            "regressor.predict_interval": (regressor.predict_interval, {"X": X, "coverage": 0.9}),
+            "regressor(...).fit": (_fit_new, own),
+            "regressor.fit": (_fit_new, rows),
+            "regressor.predict": (regressor.predict, {**X, "return_std": True}),
+            "regressor.predict_interval": (regressor.predict_interval, {**X, "coverage": 0.9}),
             "regressor.predict_quantiles": (
                 regressor.predict_quantiles,
-                {"X": X, "quantiles": np.array([0.1, 0.9])},
+                {**X, "quantiles": np.array([0.1, 0.9])},
             ),
-            "regressor.sample_y": _call(regressor.sample_y, X=X, n_samples=2),
-            "regressor.log_prob": (regressor.log_prob, {"X": X, "y": y}),
-            "regressor.save": (save, {"regressor": regressor, "path": folder / "model"}),
-            "regressor.load": _call(dw.DeepKernelRegressor.load, path=folder / "model"),
+            "regressor.sample_y": _call(regressor.sample_y, **X, n_samples=2),
+            "regressor.log_prob": (regressor.log_prob, rows),
+            "regressor.save": (regressor.save, {"path": path}),
+            "regressor.load": _call(dw.DeepKernelRegressor.load, path=path),
+            **{f"metrics.{name}": (_score(name), self._pair()) for name in SCORES},
         }
 
-    def _scores(self) -> dict[str, Call]:
-        pair = {"mean": self.y, "std": torch.ones_like(self.y), "y": self.y}
-        scores = ("log_likelihood", "rmse", "crps", "interval_coverage", "calibration_curve")
-        return {f"metrics.{name}": (_score(getattr(metrics, name)), dict(pair)) for name in scores}
+    def _pair(self) -> dict[str, Any]:
+        return {"mean": self.y, "std": torch.ones_like(self.y), "y": self.y}
 
 
 SUITE = Calls
-
-
-def _train(
-    *,
-    model: Any,
-    X: Any,
-    y: Any,
-    protocol: Any,
-    seed: Any = 0,
-    resume: Any = False,
-    batches: Any = None,
-    num_data: Any = None,
-) -> Any:
-    options = {"seed": seed, "resume": resume, "batches": batches, "num_data": num_data}
-    return training.train(model, X, y, protocol, **options).elbo
 
 
 def _predict(*, model: Any, **arguments: Any) -> Any:
@@ -168,21 +149,12 @@ def _predict(*, model: Any, **arguments: Any) -> Any:
 
 
 def _fit_new(*, X: Any, y: Any, **parameters: Any) -> Any:
-    defaults = {"n_inducing": 3, "n_samples": 1, "max_iter": 2, "n_predict_samples": 3}
-    regressor = dw.DeepKernelRegressor(**{**defaults, **parameters}).fit(X, y)
+    regressor = dw.DeepKernelRegressor(**{**SMALL, **parameters}).fit(X, y)
     return regressor.predict(X, return_std=True)
 
 
-def _save(*, regressor: Any, path: Any, folder: Path) -> None:
-    with contextlib.chdir(folder):
-        regressor.save(path)
-
-
-def _score(score: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*, mean: Any, std: Any, y: Any) -> Any:
-        return score((mean, std), y)
-
-    return call
+def _score(name: str) -> Callable[..., Any]:
+    return lambda mean, std, y: getattr(metrics, name)((mean, std), y)
 
 
 def _check_error(error: Exception, what: str) -> None:

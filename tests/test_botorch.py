@@ -122,17 +122,6 @@ def test_candidates_of_a_batch_are_drawn_jointly(model):
     torch.testing.assert_close(spread.square(), posterior.variance[:, 0].detach(), rtol=0.1, atol=0)
 
 
-def test_at_depth_one_joint_and_single_candidates_have_the_same_moments():
-    made, _, _ = fitted(depth=1, max_iter=20)
-    model = DeepKernelModel(made, num_samples=2)
-    X = candidates(5)
-    jointly, alone = model.posterior(X), model.posterior(X[:, None])
-    torch.testing.assert_close(jointly.mean, alone.mean[:, 0])
-    prior = torch.as_tensor(made._scaled.targets.scale) ** 2
-    difference = (jointly.variance - alone.variance[:, 0]).abs() / prior
-    assert difference.max() < 1e-5 * made.model_.output.kernel.square(X).max()  # jitter
-
-
 def test_a_function_that_is_known_exactly_has_no_negative_variance():
     X = torch.linspace(0, 1, 9, dtype=torch.float64)[:, None]
     made = DeepKernelRegressor(depth=1, max_iter=200, random_state=0).fit(X, 100 + X)

@@ -2,11 +2,9 @@
 
 import importlib.util
 import re
-from collections.abc import Callable
 from math import log, pi
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import torch
 from matplotlib.figure import Figure
 
 from deepwishart import Randomness, plots
-from deepwishart.testing import check_kernel, check_layer, check_likelihood
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
@@ -186,39 +183,12 @@ def test_distributions_alone(capsys) -> None:
     assert number(r"exact one by ([\d.]+)%", text) < 5
 
 
-# ---- the code of the page "Extending" fulfils the contracts, in both precisions -----------------
-
-
-def a_layer() -> Any:
-    module = load("custom_layer")
-    return module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1")
-
-
-POINTS = torch.linspace(-1, 1, 10, dtype=torch.float64).reshape(5, 2)
-CONTRACTS: dict[str, Callable[[torch.dtype], None]] = {
-    f"kernel, weight {weight}": lambda dtype, weight=weight: check_kernel(
-        load("custom_kernel").NeuralNetwork(height=2.0, weight=weight), dtype=dtype
-    )
-    for weight in (0.3, 5.0)
-}
-CONTRACTS |= {
-    f"likelihood, {outputs} outputs": lambda dtype, outputs=outputs: check_likelihood(
-        load("custom_likelihood").StudentT(outputs, noise=0.5, degrees=4.0), dtype=dtype
-    )
-    for outputs in (1, 2)
-}
-CONTRACTS["layer"] = lambda dtype: check_layer(a_layer(), POINTS, dtype=dtype)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
-@pytest.mark.parametrize("part", CONTRACTS)
-def test_parts_of_the_extending_page_fulfil_their_contracts(part: str, dtype: torch.dtype) -> None:
-    CONTRACTS[part](dtype)
-
-
 def test_layer_of_the_extending_page_can_be_its_prior() -> None:
-    layer = a_layer().double()
+    """That its parts fulfil their contracts, the page tests itself."""
+    module = load("custom_layer")
+    layer = module.MeanFieldLayer(module.SquaredExponential(), 3, 5, name="layer 1").double()
     with torch.no_grad():
         layer.log_std.zero_()
-    log_ratio = layer.sample(POINTS, Randomness(20)).log_ratio
+    points = torch.linspace(-1, 1, 10, dtype=torch.float64).reshape(5, 2)
+    log_ratio = layer.sample(points, Randomness(20)).log_ratio
     torch.testing.assert_close(log_ratio, torch.zeros_like(log_ratio), atol=1e-12, rtol=0)

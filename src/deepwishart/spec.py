@@ -236,7 +236,10 @@ class ModelSpec:
         options = {"num_outputs": self.num_outputs, **self.likelihood_options}
         if self.likelihood == "categorical":
             del options["num_outputs"]
-        made: Likelihood = self.likelihood_class(**options).to(self.torch_dtype)
+        try:
+            made: Likelihood = self.likelihood_class(**options).to(self.torch_dtype)
+        except TypeError as error:
+            raise ValueError(f"likelihood_options of {self.likelihood!r}: {error}.") from None
         return made
 
     def replace(self, **changes: Any) -> ModelSpec:

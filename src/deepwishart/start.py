@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart import likelihoods
 from deepwishart._support.arguments import check_choice, number, shown, tensor, whole_number
 from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Inducing, Layer
-from deepwishart.likelihoods import Gaussian, Likelihood
+from deepwishart.likelihoods import Likelihood
 from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics.linalg import linear_map
-from deepwishart.spec import CHOICES, PROCESSES, ModelSpec
+from deepwishart.spec import PROCESSES, ModelSpec
 
 __all__ = [
     "STARTS",
@@ -123,17 +122,20 @@ def build(
         check_choice("process", process, PROCESSES)
     if layers and width is None:
         width = [int(getattr(layer, "width", X.shape[1])) for layer in layers]
-    likelihood = _check_likelihood(likelihood, y.shape[1], noise)
+    num_outputs = y.shape[1]
+    if isinstance(likelihood, Likelihood):
+        num_outputs = _check_outputs(likelihood, num_outputs)
     spec = ModelSpec(
         num_features=X.shape[1],
-        num_outputs=likelihood.num_outputs,
+        num_outputs=num_outputs,
         process=process if isinstance(process, str) else "dwp",
         depth=depth,
         width=width if width is None else _plain(width),
         num_inducing=num_inducing,
         kernel=_plain(kernel),
         ard=ard,
-        likelihood=likelihood,
+        likelihood="gaussian" if likelihood is None else likelihood,
+        likelihood_options={"noise": noise} if likelihood is None else {},
         output=output,
         posterior=posterior,
         mixing=mixing,
@@ -143,12 +145,8 @@ def build(
         jitter=jitter,
         dtype="float64" if dtype == torch.float64 else "float32",
     )
-    options: dict[str, Any] = {
-        "inducing_inputs": inducing_inputs,
-        "precision": precision,
-        "start": start,
-    }
-    return make_model(spec, X, y, layers=layers, seed=seed, **options).to(device)
+    options: dict[str, Any] = {"inducing_inputs": inducing_inputs, "precision": precision}
+    return make_model(spec, X, y, layers=layers, seed=seed, start=start, **options).to(device)
 
 
 def make_model(
@@ -320,25 +318,15 @@ def _check_layers(
     return [layer.to(dtype) for layer in layers]
 
 
-def _check_likelihood(
-    likelihood: str | Likelihood | None, num_columns: int, noise: float
-) -> Likelihood:
-    if likelihood is None:
-        return Gaussian(num_columns, noise)
-    if isinstance(likelihood, str):
-        check_choice("likelihood", likelihood, CHOICES["likelihood"])
-        return likelihoods.NAMES[likelihood](num_columns)
-    if not isinstance(likelihood, Likelihood):
-        raise ValueError(
-            f"likelihood must be a likelihoods.Likelihood, got {type(likelihood).__name__}."
-        )
+def _check_outputs(likelihood: Likelihood, num_columns: int) -> int:
+    """The number of targets, if a likelihood goes with so many columns of ``y``."""
     if likelihood.num_columns != num_columns:
         known = "" if likelihood.num_columns == likelihood.num_outputs else " and log exposures"
         raise ValueError(
             f"y has {num_columns} columns, but {type(likelihood).__name__} is for "
             f"{likelihood.num_outputs} targets{known}: set its num_outputs."
         )
-    return likelihood
+    return likelihood.num_outputs
 
 
 def _check_inducing(points: Tensor, X: Tensor) -> Tensor:

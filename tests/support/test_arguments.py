@@ -11,10 +11,8 @@ import pytest
 import torch
 
 from deepwishart._support.arguments import (
-    check_generator,
     number,
     probabilities,
-    shown,
     tensor,
     whole_number,
 )
@@ -55,12 +53,6 @@ def test_numbers(value):
 def test_what_is_no_probability(value):
     with pytest.raises(ValueError, match=r"^p must "):
         probabilities("p", value)
-
-
-@pytest.mark.parametrize("value", [0, "x", np.random.default_rng(0), np.random.RandomState(0)])
-def test_generators_of_other_libraries(value):
-    with pytest.raises(ValueError, match=r"generator must be a torch\.Generator or None, got"):
-        check_generator(value)
 
 
 X = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
@@ -107,12 +99,3 @@ def test_tensors_without_ordinary_numbers(values):
 def test_what_holds_no_numbers(values):
     with pytest.raises(ValueError, match=r"^y must hold real numbers, got "):
         tensor("y", values)
-
-
-def test_what_messages_show():
-    class Rude:
-        def __repr__(self):
-            raise RuntimeError
-
-    assert shown(Rude()) == "this Rude"
-    assert shown("a\nb" * 99).startswith("'a\\nba") and len(shown("a" * 999)) < 70

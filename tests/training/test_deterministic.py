@@ -49,14 +49,6 @@ def test_with_all_rows_it_is_the_exact_gp(problem, process):
     assert deterministic._all_rows_induce(model, X)
 
 
-def test_duplicated_rows_are_no_obstacle(problem):
-    X, y = (torch.cat([part, part[:20]]) for part in problem)
-    model = single((X, y), num_inducing=80)
-    assert model.num_inducing == 60
-    history = train_deterministic(model, X, y)
-    assert deterministic._all_rows_induce(model, X) and history.stopped_by == "converged"
-
-
 def test_few_points_move_and_end_close_to_the_evidence(problem):
     X, y = problem
     model = single(problem, num_inducing=15)
@@ -115,11 +107,6 @@ def test_ctrl_c_keeps_the_last_step(problem):
     assert (history.stopped_by, len(history)) == ("interrupt", 3)
     bound = elbo(model, *problem, num_data=60, num_samples=1).item()
     assert bound == pytest.approx(history.elbo[-1], abs=1e-3)
-
-
-def test_deep_models_are_refused(problem):
-    with pytest.raises(ValueError, match="one layer with output='collapsed'"):
-        train_deterministic(dw.build("dwp", *problem, depth=2, num_inducing=5), *problem)
 
 
 @pytest.mark.parametrize("kernel", ["squared_exponential", "matern52"])

@@ -184,13 +184,10 @@ def test_a_share_is_summed_up_in_chunks():
         torch.testing.assert_close(sum(of_parts), whole, rtol=1e-11, atol=1e-11)
 
 
-def test_rows_that_are_sampled_jointly_are_not_divided(data, make_model):
+def test_what_processes_cannot_share(data, make_model, protocol):
     options = {"num_data": len(data[0]), "joint": True, "processes": Processes(0, 2)}
     with pytest.raises(ValueError, match="in one process"):
         dw.elbo(make_model(), *data, **options)
-
-
-def test_process_group_without_initialisation_is_refused(data, make_model, protocol):
     with pytest.raises(ValueError, match="init_process_group"):
         train(make_model(), *data, protocol, process_group=object())
 

@@ -147,16 +147,6 @@ def test_a_run_resumed_before_a_fault_recovers_alike(
     assert same(whole, resumed)
 
 
-def test_a_gradient_that_adam_cannot_square_is_a_fault(data, make_model, protocol, monkeypatch):
-    def steep(model, value):
-        return value + 1e30 * (model.layers[0].mean - model.layers[0].mean.detach()).sum()
-
-    inject(monkeypatch, steep, once_at(2))
-    model = make_model(dtype=torch.float32)
-    history = train(model, *data, protocol.replace(max_iter=5))
-    assert history.recoveries == [2] and finite(model)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_absurd_learning_rate_leaves_a_finite_model(data, make_model, protocol, dtype):
     model = make_model(dtype=dtype)
@@ -188,12 +178,4 @@ def test_the_steepest_parameter_is_named(data, make_model):
         p.grad = torch.ones_like(p)
     model.layers[1].mean.grad.fill_(-1e30)
     where, layer = explain(model, None, 0.0, data[0], Randomness(2))
-    assert layer == "layer 2" and "layers.1.mean is too large" in where
-
-
-def test_layer_1_is_not_found_in_layer_12(data, make_model):
-    random = Randomness(2)
-    model = make_model(depth=3)
-    model.layers[1].name = "layer 12"
-    error = CholeskyError("It cannot be factorised.", "the kernel matrix of layer 12")
-    assert explain(model, error, math.nan, data[0], random)[1] == "layer 12"
+    assert layer == "layer 2" and "gradient of layers.1.mean is not finite, or too large" in where

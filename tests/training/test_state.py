@@ -6,7 +6,6 @@ import math
 import pytest
 import torch
 
-from deepwishart import kernels
 from deepwishart._support.parameters import declared
 from deepwishart.training import History
 from deepwishart.training.state import Minibatches, TrainingState, given_batches
@@ -94,15 +93,3 @@ def test_kinds_of_parameters_are_declared_and_survive_a_copy(make_model, process
             (kind,) = [kind for kind, names in KINDS.items() if last in names] or ["posterior"]
             limits = (math.log(1e-12), math.log(1e6)) if kind == "kernel" else (-math.inf, math.inf)
             assert (name, *about) == (name, kind, *map(pytest.approx, limits))
-
-
-def test_parts_of_a_kernel_are_of_its_kind():
-    class Warped(kernels.SquaredExponential):
-        def __init__(self):
-            super().__init__()
-            self.warp = torch.nn.Linear(1, 1)
-
-    found = {name: about for name, _, about in declared(2.0 * Warped() + Warped())}
-    assert {about.kind for about in found.values()} == {"kernel"}
-    bounded = {name for name, about in found.items() if about.high < math.inf}
-    assert bounded == {name for name in found if "warp" not in name}

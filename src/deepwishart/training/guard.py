@@ -94,11 +94,9 @@ def explain(
     # What goes wrong in one layer's gradient spreads to the layers before it: the culprit is
     # the one closest to the output, which comes last.
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    for name, gradient in reversed(gradients.items()):
-        if not _finite(gradient):
-            return f"the gradient of {name} is NaN or infinite.", _owner(model, name)
-    name = max(gradients, key=lambda name: float(gradients[name].abs().max()))
-    return f"the gradient of {name} is too large to be squared.", _owner(model, name)
+    wrong = [name for name, g in gradients.items() if not _finite(g.square().sum())]
+    name = (wrong or list(gradients))[-1]
+    return f"the gradient of {name} is not finite, or too large to be squared.", _owner(model, name)
 
 
 @torch.no_grad()
@@ -127,7 +125,8 @@ def _finite(values: Any) -> bool:
 def _owner(model: DeepKernelProcess, parameter: str) -> str:
     """How people call the part of the model that a parameter belongs to: the innermost that has a
     name."""
-    path = parameter.split(".")[:-1]
-    parts = [model.get_submodule(".".join(path[:end])) for end in range(len(path), 0, -1)]
-    named = [part.name for part in parts if isinstance(part, NamedPart)]
-    return next(iter(named), "the likelihood" if path else "the inducing inputs")
+    part, found = model, "the likelihood" if "." in parameter else "the inducing inputs"
+    for step in parameter.split(".")[:-1]:
+        part = part.get_submodule(step)
+        found = part.name if isinstance(part, NamedPart) else found
+    return found

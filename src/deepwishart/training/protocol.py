@@ -18,6 +18,7 @@ from deepwishart.training.history import History
 
 MakeOptimiser = Callable[[Any], torch.optim.Optimizer]
 SCHEDULES = ("step", "cosine", "constant", "flat")
+_LOOK_EVERY = 20  # steps, for a plateau
 
 
 @dataclass(frozen=True)
@@ -160,13 +161,12 @@ class Plateau:
     line through the second half of the bounds so far, its standard error :math:`s` and :math:`T`
     steps left at that rate, they would not if :math:`(b + 2 s)\, T < \delta`.
 
-    Looked at every so many steps, after KL annealing. :func:`deepwishart.training.train` then
+    Looked at every 20 steps, after KL annealing. :func:`deepwishart.training.train` then
     lets the learning rate fall as the protocol would have done later, and ends with it: the bound
     rises once more while the rate falls, which stopping at once would give away.
 
     Args:
         tolerance: rise :math:`\delta` of the bound, per data point, that is not worth the steps.
-        every: steps between looks.
 
     >>> from deepwishart.training import History
     >>> history = History()
@@ -177,15 +177,13 @@ class Plateau:
     """
 
     tolerance: float = 3e-3
-    every: int = 20
 
     def __post_init__(self) -> None:
         number("tolerance", self.tolerance)
-        whole_number("every", self.every)
 
     def reached(self, history: History, first: int, steps_left: int) -> bool:
         """Whether the bounds from entry ``first`` of the history on have stopped rising."""
-        if (len(history) - first) % self.every:
+        if (len(history) - first) % _LOOK_EVERY:
             return False
         slope = history.slope(first)
         return slope is not None and bool((slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance)
