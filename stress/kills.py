@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -38,48 +39,39 @@ RUNS = 4  # of a sweep
 _LONGEST_CHAIN = 4  # kills of one run
 
 
-class Run:
+class Run(ForkProcess):
     """A command of ``deepwishart`` in a fork, which starts in milliseconds; on disk there is no
     difference. What it prints goes to ``log``, and the plan is for files below ``watched``."""
 
     def __init__(
         self, words: list[object], log: Path, plan: Plan | None = None, watched: Path | None = None
     ) -> None:
-        self._log, self._status = log, None
-        self.pid, code = os.fork(), -1
-        if self.pid:
-            return
-        try:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(output, 1)
-            os.dup2(output, 2)
-            if plan is not None and watched is not None:
-                install(plan, watched)
-            code = run_program([str(word) for word in words])
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code & 0xFF)
+        super().__init__()
+        self.words, self.log, self.plan, self.watched = words, log, plan, watched
+        self.start()
 
-    def over(self) -> bool:
-        """Whether it has ended."""
-        if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._status = status if pid else None
-        return self._status is not None
+    def run(self) -> None:
+        """In the fork."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if self.plan is not None and self.watched is not None:
+            install(self.plan, self.watched)
+        code = run_program([str(word) for word in self.words])
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
+    def stop(self, number: int = signal.SIGKILL) -> None:
         """Send a signal, unless it is too late."""
-        if not self.over():
+        if self.is_alive():
             os.kill(self.pid, number)
 
     def wait(self) -> Ended:
         """How it ended."""
-        while not self.over():
-            time.sleep(0.005)
-        code = os.waitstatus_to_exitcode(self._status or 0)
-        return Ended(code, "", self._log.read_text(errors="replace"))
+        self.join()
+        return Ended(self.exitcode, "", self.log.read_text(errors="replace"))
 
     def workers(self) -> list[int]:
         """Processes of the kind that ``uci run`` starts."""
@@ -191,11 +183,11 @@ class Kills:
                 run = Run(self._sweep(out), folder / "log")
                 _wait_for(run, lambda: bool(list(out.glob("checkpoints/*/step-*"))), rng)
                 target = rng.choice([run.pid, *run.workers()])
-                if not run.over():
+                if run.is_alive():
                     os.kill(target, signal.SIGKILL)
                 if target != run.pid:  # the sweep starts another one and goes on
                     time.sleep(rng.uniform(0, 3))
-                    run.kill()
+                    run.stop()
                 _check_end(run.wait())
             elif not _disturb(self._sweep(out), out, rng, total):
                 break
@@ -221,10 +213,10 @@ def _disturb(words: list[object], out: Path, rng: random.Random, total: int) -> 
     run = Run(words, out.with_name("log"), plan, out)
     if how == "time":
         time.sleep(rng.uniform(0, 1.5))
-        run.kill()
+        run.stop()
     elif how != "operation":
         _wait_for(run, lambda: _newest_step(out) not in (None, before), rng)
-        run.kill(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
+        run.stop(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
     ended = run.wait()
     _check_end(ended)
     return ended.code != 0
@@ -232,7 +224,7 @@ def _disturb(words: list[object], out: Path, rng: random.Random, total: int) -> 
 
 def _wait_for(run: Run, condition: Callable[[], bool], rng: random.Random) -> None:
     """Until it holds or the command has ended, and a little longer."""
-    while not run.over() and not condition():
+    while run.is_alive() and not condition():
         time.sleep(0.002)
     time.sleep(rng.uniform(0, 0.1))
 

@@ -19,7 +19,7 @@ from deepwishart.training import Protocol
 
 
 def small(**parameters):
-    settings = {"n_inducing": 8, "n_samples": 2, "max_iter": 4, "n_predict_samples": 8}
+    settings = {"depth": 2, "n_inducing": 8, "n_samples": 2, "max_iter": 4, "n_predict_samples": 8}
     return DeepKernelRegressor(**{**settings, "random_state": 0, **parameters})
 
 

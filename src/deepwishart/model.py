@@ -135,6 +135,8 @@ class DeepKernelProcess(nn.Module):
             raise ValueError(
                 f"X must be a tensor of shape (rows, {self.num_features}), got {tuple(X.shape)}."
             )
+        if not len(X):
+            raise ValueError("X has no rows.")
         return self._finite("X", X)
 
     def check_targets(self, y: Tensor, num_rows: int) -> Tensor:
@@ -150,12 +152,9 @@ class DeepKernelProcess(nn.Module):
         return self._finite("y", y)
 
     def check_data(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Both, with at least one row."""
+        """Both, as this model needs them."""
         X = self.check_inputs(X)
-        y = self.check_targets(y, X.shape[0])
-        if X.shape[0] == 0:
-            raise ValueError("X has no rows.")
-        return X, y
+        return X, self.check_targets(y, len(X))
 
     def _finite(self, name: str, values: Tensor) -> Tensor:
         """In this model's precision, in which large numbers may be infinite."""
@@ -246,7 +245,6 @@ class DeepKernelProcess(nn.Module):
             num_samples: number of posterior samples, the components of the mixture.
             generator: randomness; PyTorch's default generator if ``None``.
         """
-        X = self.check_inputs(X)
         return self.posterior(num_samples, generator).predict(X)
 
     def sample_functions(
@@ -259,7 +257,6 @@ class DeepKernelProcess(nn.Module):
             num_samples: number of functions.
             generator: randomness; PyTorch's default generator if ``None``.
         """
-        X = self.check_inputs(X)
         return self.posterior(num_samples, generator).sample_functions(X)
 
     def snapshot(self) -> DeepKernelProcess:

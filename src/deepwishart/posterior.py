@@ -119,8 +119,7 @@ class Posterior:
         ``offset``, ``(N, 1)`` or ``(N, num_latents)``, is added to the latent functions; for counts
         it is the logarithm of the exposure.
         """
-        _refuse_empty(X)
-        likelihood = self.model.likelihood
+        X, likelihood = self.model.check_inputs(X), self.model.likelihood
         nodes = likelihood.num_nodes * likelihood.num_latents
         largest = self.num_samples * max(self.model.num_inducing, nodes)
         return Predictive(self, X, chunk_rows=max(1, _BLOCK_ELEMENTS // largest), offset=offset)
@@ -128,7 +127,7 @@ class Posterior:
     @torch.no_grad()
     def sample_functions(self, X: Tensor) -> FunctionSamples:
         """Functions drawn jointly over all rows, one per posterior sample."""
-        _refuse_empty(X)
+        X = self.model.check_inputs(X)
         random = RowRandomness(
             self.num_samples, self.random.seed, self.random.dtype, self.random.device
         )
@@ -138,8 +137,3 @@ class Posterior:
         latents = [rows.own if isinstance(rows, GramRows) else rows for rows in layers]
         shape = (self.num_samples, *functions.shape[-2:])
         return FunctionSamples(functions.expand(shape), latents)
-
-
-def _refuse_empty(X: Tensor) -> None:
-    if len(X) == 0:
-        raise ValueError("X has no rows.")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from deepwishart._support.parameters import declared
 from deepwishart.bound import elbo
@@ -98,7 +98,7 @@ def train_deterministic(
     except KeyboardInterrupt:
         pass
     finally:
-        state.set_parameters(best)
+        _set_parameters(best, state)
         state.release_gradients()
         model.to(dtype)
     return history
@@ -108,12 +108,17 @@ def _minus(
     values: np.ndarray, bound: Callable[[], Tensor], state: TrainingState
 ) -> tuple[float, np.ndarray]:
     """Minus the bound, and its gradient, as functions of a flat array."""
-    state.set_parameters(values)
+    _set_parameters(values, state)
     state.differentiate(bound)
     found = state.buffer.cpu().numpy()
     if not np.isfinite(found).all():
         return _FAILED, np.zeros_like(values)
     return -float(found[-1]), found[:-1].copy()
+
+
+def _set_parameters(values: np.ndarray, state: TrainingState) -> None:
+    flat = torch.from_numpy(values.copy()).to(state.buffer)
+    vector_to_parameters(flat, state.parameters.values())
 
 
 def _limits(state: TrainingState) -> list[tuple[float, float]]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -158,13 +157,6 @@ class TrainingState:
             group["lr"] = factor * learning_rate
         self.optimiser.step()
         self.step += 1
-
-    @torch.no_grad()
-    def set_parameters(self, values: np.ndarray) -> None:
-        """Set all that is trained from a flat array."""
-        parts = torch.from_numpy(values.copy()).split([p.numel() for p in self.parameters.values()])
-        for p, part in zip(self.parameters.values(), parts, strict=True):
-            p.copy_(part.view_as(p))
 
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
         """Add the step just finished to the history; now and then it counts as good."""
