@@ -137,9 +137,13 @@ def _odd_value(folder: Path, rng: random.Random) -> tuple[str, bool]:
     document = json.loads((folder / name).read_text())
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         inside = document.get("content", document) if rng.random() < 0.9 else document
-        if not (paths := list(_paths(inside))):
+        if not (entries := list(_entries(inside))):
             break
-        _replace(inside, rng.choice(paths), rng.choice((DELETED, *ODD)))
+        (where, key), value = rng.choice(entries), rng.choice((DELETED, *ODD))
+        if value is DELETED:
+            del where[key]
+        else:
+            where[key] = copy.deepcopy(value)  # or a list could get into itself
     (folder / name).write_text(json.dumps(document))
     return f"{name}: odd values", True
 
@@ -277,19 +281,9 @@ def reseal(folder: Path) -> None:
     path.write_text(json.dumps(document, indent=2))
 
 
-def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every entry of a nested document."""
-    if path:
-        yield path
+def _entries(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every entry of a nested document, as what it is in and its key there."""
     if isinstance(value, dict | list):
-        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _paths(child, (*path, key))
-
-
-def _replace(document: Any, path: tuple[Any, ...], value: Any) -> None:
-    for key in path[:-1]:
-        document = document[key]
-    if value is DELETED:
-        del document[path[-1]]
-    else:
-        document[path[-1]] = copy.deepcopy(value)  # or a list could get into itself
+        for key, child in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            yield value, key
+            yield from _entries(child)

@@ -188,8 +188,11 @@ def test_what_it_is_not_for(regressor, model):
         DeepKernelModel(changed)
 
 
-def test_without_botorch_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "botorch.models.model", None)
-    monkeypatch.delitem(sys.modules, "deepwishart.botorch")
-    with pytest.raises(ImportError, match=r"pip install 'deepwishart\[botorch\]'"):
-        importlib.import_module("deepwishart.botorch")
+@pytest.mark.parametrize(
+    ("name", "missing"), [("botorch", "botorch.models.model"), ("skpro", "skpro.distributions")]
+)
+def test_without_the_other_library_the_error_says_what_to_install(name, missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, f"deepwishart.{name}", raising=False)
+    with pytest.raises(ImportError, match=rf"pip install 'deepwishart\[{name}\]'"):
+        importlib.import_module(f"deepwishart.{name}")

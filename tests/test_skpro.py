@@ -1,8 +1,5 @@
 """skpro's own checks of an estimator, and that nothing is lost on the way."""
 
-import importlib
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,10 +47,3 @@ def test_noise_is_gaussian():
     assert DeepKernelProbaRegressor(quick).fit(X, y).predict_proba(X).mean().shape == (80, 1)
     with pytest.raises(ValueError, match="no mixture of Gaussians for skpro"):
         DeepKernelProbaRegressor(quick.set_params(likelihood="student_t")).fit(X, y)
-
-
-def test_without_skpro_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "skpro.distributions", None)
-    monkeypatch.delitem(sys.modules, "deepwishart.skpro")
-    with pytest.raises(ImportError, match=r"pip install 'deepwishart\[skpro\]'"):
-        importlib.import_module("deepwishart.skpro")
