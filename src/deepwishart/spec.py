@@ -317,8 +317,8 @@ class ModelSpec:
             return InverseWishartLayer(kernel, self.num_inducing, **common)
         if self.posterior == "anchored":
             return AnchoredLayer(kernel, width, self.num_inducing, **common)
-        chosen = {"posterior": self.posterior, "initial_mixing": self.mixing}
-        return WishartLayer(kernel, width, self.num_inducing, **chosen, **common)
+        common |= {"posterior": self.posterior, "initial_mixing": self.mixing}
+        return WishartLayer(kernel, width, self.num_inducing, **common)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from deepwishart.bound import NUMERICAL_ERRORS
 from deepwishart.layers.base import NamedPart
@@ -125,7 +125,8 @@ def _finite(values: Any) -> bool:
 def _owner(model: DeepKernelProcess, parameter: str) -> str:
     """How people call the part of the model that a parameter belongs to: the innermost that has a
     name."""
-    part, found = model, "the likelihood" if "." in parameter else "the inducing inputs"
+    part: nn.Module = model
+    found = "the likelihood" if "." in parameter else "the inducing inputs"
     for step in parameter.split(".")[:-1]:
         part = part.get_submodule(step)
         found = part.name if isinstance(part, NamedPart) else found
