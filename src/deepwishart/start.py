@@ -116,23 +116,21 @@ def build(
     X, y = tensor("X", X), tensor("y", y)
     device = X.device
     X, y = _check_data(X, y, dtype)
-    layers = None if isinstance(process, str) else _check_layers(process, width, dtype)
-    depth = depth if layers is None else len(layers) + 1
-    if isinstance(process, str):
-        check_choice("process", process, PROCESSES)
-    if layers and width is None:
-        width = [int(getattr(layer, "width", X.shape[1])) for layer in layers]
+    layers: list[Layer] | None = None
+    if not isinstance(process, str):
+        layers = _check_layers(process, width, dtype)
+        process, depth = "dwp", len(layers) + 1
+        width = tuple(int(getattr(layer, "width", X.shape[1])) for layer in layers) or None
     num_outputs = y.shape[1]
     if isinstance(likelihood, Likelihood):
         num_outputs = _check_outputs(likelihood, num_outputs)
+    per_layer: dict[str, Any] = {"width": width, "kernel": kernel}
     spec = ModelSpec(
         num_features=X.shape[1],
         num_outputs=num_outputs,
-        process=process if isinstance(process, str) else "dwp",
+        process=process,
         depth=depth,
-        width=width if width is None else _plain(width),
         num_inducing=num_inducing,
-        kernel=_plain(kernel),
         ard=ard,
         likelihood="gaussian" if likelihood is None else likelihood,
         likelihood_options={"noise": noise} if likelihood is None else {},
@@ -144,6 +142,7 @@ def build(
         inputs=inputs,
         jitter=jitter,
         dtype="float64" if dtype == torch.float64 else "float32",
+        **per_layer,
     )
     options: dict[str, Any] = {"inducing_inputs": inducing_inputs, "precision": precision}
     return make_model(spec, X, y, layers=layers, seed=seed, start=start, **options).to(device)
@@ -227,12 +226,6 @@ def start_noise(num_rows: int, entries: int) -> float:
     True
     """
     return 1.0 / math.expm1(min(2.0 * _START_COST * num_rows / entries, 100.0))
-
-
-def _plain(value: Any) -> Any:
-    """A value for all layers as it is, one for each as a tuple."""
-    several = isinstance(value, Sequence) and not isinstance(value, str)
-    return tuple(value) if several else value
 
 
 class Selection(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from deepwishart._support.parameters import declared
 from deepwishart.bound import elbo
@@ -116,9 +116,12 @@ def _minus(
     return -float(found[-1]), found[:-1].copy()
 
 
+@torch.no_grad()
 def _set_parameters(values: np.ndarray, state: TrainingState) -> None:
-    flat = torch.from_numpy(values.copy()).to(state.buffer)
-    vector_to_parameters(flat, state.parameters.values())
+    trained = list(state.parameters.values())
+    parts = torch.from_numpy(values.copy()).split([p.numel() for p in trained])
+    for p, part in zip(trained, parts, strict=True):
+        p.copy_(part.view_as(p))
 
 
 def _limits(state: TrainingState) -> list[tuple[float, float]]:
