@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from deepwishart._support.arguments import number
 from deepwishart.model import DeepKernelProcess
@@ -50,26 +49,20 @@ def grow(model: DeepKernelProcess, *, departure: float = 1e-3, seed: int = 0) ->
             "A model grows where every layer sees the inputs: build it with inputs='all'."
         )
     width = spec.width if not isinstance(spec.width, tuple) else (spec.width[0], *spec.width)
-    deeper = spec.replace(depth=spec.depth + 1, inputs="all", width=width).make().to(model.device)
+    wanted = spec.replace(depth=spec.depth + 1, inputs="all", width=width)
+    deeper = wanted.make().to(model.device)
     tensors = {k: v for k, v in model.state_dict().items() if not k.startswith("layers.")}
     for index, layer in enumerate(model.hidden, 1):
         tensors |= {f"layers.{index}.{k}": v for k, v in layer.state_dict().items()}
-    first = "output" if spec.depth == 1 else "layers.1"
-    _see_inputs_only(tensors, first, departure)
+    # The layer that saw the inputs alone sees them beside a flat kernel on the new one.
+    kernel = "output.kernel" if spec.depth == 1 else "layers.1.kernel"
+    lengthscale = tensors[f"{kernel}.log_lengthscale"]
+    tensors[f"{kernel}.log_input_lengthscale"] = lengthscale
+    tensors[f"{kernel}.log_lengthscale"] = lengthscale.new_tensor(-0.5 * math.log(departure))
     tensors |= {f"layers.0.{k}": v for k, v in deeper.hidden[0].state_dict().items()}
     deeper.load_tensors(tensors)
     points = deeper.first_inducing()
     generator = torch.Generator().manual_seed(seed)
-    columns = spec.width[0] if isinstance(spec.width, tuple) else spec.width or spec.num_features
-    features = starting_features(points.cpu(), columns, generator).to(points)
+    features = starting_features(points.cpu(), wanted.widths[0], generator).to(points)
     deeper.hidden[0].start_from(points, features, 1.0 / departure)
     return deeper
-
-
-def _see_inputs_only(tensors: dict[str, Tensor], part: str, departure: float) -> None:
-    """Let the kernel of a layer that saw the inputs alone see them beside a flat kernel on the
-    layer below."""
-    name = f"{part}.kernel.log_lengthscale"
-    lengthscale = tensors[name]
-    tensors[f"{part}.kernel.log_input_lengthscale"] = lengthscale
-    tensors[name] = lengthscale.new_tensor(-0.5 * math.log(departure))
