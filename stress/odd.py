@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random as python_random
 from collections.abc import Callable
 from decimal import Decimal
@@ -43,11 +44,10 @@ def _like(tensor: torch.Tensor) -> dict[str, Callable[[], Any]]:
         "meta": lambda: tensor.to("meta"),
         "nested": lambda: torch.nested.nested_tensor(list(tensor)),
         "quantised": lambda: torch.quantize_per_tensor(tensor.float(), 0.1, 0, torch.qint8),
-        "complex": lambda: tensor.to(torch.complex128),
-        "half": tensor.half,
-        "bfloat16": tensor.bfloat16,
-        "single": tensor.float,
-        "int8": lambda: tensor.to(torch.int8),
+        **{
+            f"{dtype}": functools.partial(tensor.to, dtype)
+            for dtype in (torch.complex128, torch.half, torch.bfloat16, torch.float, torch.int8)
+        },
         "bool": lambda: tensor > 0,
         "NaN": lambda: tensor * torch.nan,
         "one NaN": lambda: tensor.index_fill(0, torch.tensor([0]), torch.nan),

@@ -11,7 +11,7 @@ from torch.distributions import Normal
 import deepwishart as dw
 from deepwishart import posterior as posterior_module
 from deepwishart import predict as predict_module
-from deepwishart.likelihoods import Mixture
+from deepwishart.likelihoods import Bernoulli, Categorical, Mixture
 
 OUTPUTS = ["inducing", "collapsed"]
 PROCESSES = ["dwp", "dgp", "dsvi", "diwp"]
@@ -206,3 +206,74 @@ def test_what_cannot_be_predicted_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+# ---- classes ----------------------------------------------------------------------------------
+
+LINE = torch.linspace(-2, 2, 12, dtype=torch.float64)[:, None]
+Y = ((LINE > -0.7).double() + (LINE > 0.9).double()).squeeze(-1)
+
+
+def predict_classes(likelihood, targets, num_samples=6):
+    options = {"num_inducing": 6, "likelihood": likelihood, "depth": 2}
+    model = dw.build("dwp", LINE, targets, **options)
+    return model.predict(LINE, num_samples, seeded())
+
+
+@pytest.fixture(scope="module", params=["probit", "logit", "softmax"])
+def prediction(request):
+    if request.param == "softmax":
+        return predict_classes(Categorical(3), Y)
+    return predict_classes(Bernoulli(link=request.param), (Y > 0).double())
+
+
+def test_probabilities_are_those_of_labels(prediction):
+    classes = prediction.probs.shape[1]
+    torch.testing.assert_close(prediction.probs.sum(1), torch.ones(12, dtype=torch.float64))
+    for label in range(classes):
+        at = prediction.log_prob(torch.full((12,), float(label)))
+        torch.testing.assert_close(at, prediction.log_probs[:, label])
+
+
+def test_probabilities_against_simulation(prediction):
+    """Posterior sample, latent, class: 30,000 draws by hand."""
+    generator = torch.Generator().manual_seed(1)
+    (mean, variance), draws = next(iter(prediction.latents())), 30_000
+    which = torch.randint(len(mean), (draws,), generator=generator)
+    noise = torch.randn(draws, *mean.shape[1:], generator=generator, dtype=torch.float64)
+    latents = mean[which] + variance[which].sqrt() * noise
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        labels = prediction.likelihood.distribution(latents).sample().squeeze(-1)
+    drawn = prediction.sample(draws, generator)
+    for label in range(prediction.probs.shape[1]):
+        probability = prediction.probs[:, label]
+        error = (probability * (1 - probability) / draws).sqrt()
+        for found in (labels, drawn):
+            frequency = (found == label).double().mean(0)
+            assert ((frequency - probability).abs() < 4 * error + 5e-3).all()
+
+
+def test_the_mixture_stays_a_mixture(prediction):
+    """Probabilities are averaged over posterior samples, not latents: a draw of all rows comes
+    from one of them, so rows are correlated."""
+    (mean, variance), likelihood = next(iter(prediction.latents())), prediction.likelihood
+    laws = [likelihood.predictive(m, v) for m, v in zip(mean, variance, strict=True)]
+    each = [torch.tensordot(law[1].exp(), law[0].probs, dims=1) for law in laws]
+    average = torch.stack(each).mean(0)
+    found = prediction.probs[:, 1:] if average.shape[-1] == 1 else prediction.probs
+    torch.testing.assert_close(found, average.squeeze(-2) if average.ndim == 3 else average)
+    assert (torch.stack(each).std(0) > 1e-3).any()
+
+
+def test_targets_that_are_no_classes():
+    gaussian = dw.build("dwp", LINE, Y, num_inducing=6).predict(LINE)
+    with pytest.raises(TypeError, match="Targets under Gaussian are no classes"):
+        _ = gaussian.probs
+
+
+def test_several_columns_of_classes():
+    both = torch.stack([(Y > 0).double(), (Y > 1).double()], dim=1)
+    prediction = predict_classes(Bernoulli(2), both)
+    assert prediction.probs.shape == (12, 2, 2)
+    torch.testing.assert_close(prediction.probs[..., 1], prediction.mean)

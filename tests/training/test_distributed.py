@@ -166,24 +166,6 @@ def test_shares_cover_the_batch_and_differ_by_one_row_at_most(num_rows, world):
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_a_share_is_summed_up_in_chunks():
-    """The noise of a row is the same however processes and chunks divide the rows."""
-    X = torch.linspace(-2, 2, 3_000, dtype=torch.float64)[:, None]
-    y = X.sin()
-    model = dw.build("dwp", X, y, depth=2, num_inducing=4, output="collapsed")
-    random = model.randomness(2, torch.Generator().manual_seed(0))
-    sample, rows = model.sample(random), random.rows()
-    with torch.no_grad():
-        expected = sample.summarise(X, y, rows, chunk_rows=4_096)
-        shares = [Processes(rank, 2).rows(len(X)) for rank in range(2)]
-        parts = [
-            sample.summarise(X[own], y[own], rows.part(own.start, len(X)), chunk_rows=1_024)
-            for own in shares
-        ]
-    for whole, *of_parts in zip(expected, *parts, strict=True):
-        torch.testing.assert_close(sum(of_parts), whole, rtol=1e-11, atol=1e-11)
-
-
 def test_what_processes_cannot_share(data, make_model, protocol):
     options = {"num_data": len(data[0]), "joint": True, "processes": Processes(0, 2)}
     with pytest.raises(ValueError, match="in one process"):

@@ -36,18 +36,6 @@ def test_training_is_adam_with_the_protocols_rates(data, make_model, protocol, m
     assert history.noise[-1] == pytest.approx(noise, rel=1e-14)
 
 
-def test_the_objective_gets_what_the_protocol_says(data, make_model, protocol, monkeypatch):
-    calls = []
-
-    def spy(model, X, y, **options):
-        calls.append((X.shape[0], options["num_data"], options["num_samples"]))
-        return square(model)
-
-    monkeypatch.setattr(bound, "elbo", spy)
-    train(make_model(), *data, protocol.replace(batch_size=9, max_iter=4))
-    assert calls == [(8, 24, 2)] * 4
-
-
 @pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_training_raises_the_bound(data, make_model, process, dtype):
