@@ -13,9 +13,9 @@ import deepwishart as dw
 from deepwishart.training import (
     CheckpointStore,
     History,
-    Plateau,
     ProgressEvent,
     Protocol,
+    has_settled,
     make_progress,
     still_rising,
     train,
@@ -101,23 +101,21 @@ def noise(steps, scale=0.02):
 
 def test_a_flat_run_has_reached_its_plateau_and_a_rising_one_has_not():
     steps = np.arange(400)
-    assert Plateau().reached(history_of(noise(400, 1e-3)), 0, steps_left=200)
-    assert not Plateau().reached(history_of(1e-4 * steps + noise(400, 1e-3)), 0, steps_left=200)
-    assert Plateau().reached(history_of(-1e-4 * steps + noise(400, 1e-3)), 0, steps_left=200)
+    assert has_settled(history_of(noise(400, 1e-3)), 0, steps_left=200)
+    assert not has_settled(history_of(1e-4 * steps + noise(400, 1e-3)), 0, steps_left=200)
+    assert has_settled(history_of(-1e-4 * steps + noise(400, 1e-3)), 0, steps_left=200)
     # With so much noise, 0.1 more might still be had; with few steps left it could not.
-    assert not Plateau().reached(history_of(noise(400, 0.5)), 0, steps_left=500)
-    assert Plateau().reached(history_of(noise(400, 0.5)), 0, steps_left=1)
+    assert not has_settled(history_of(noise(400, 0.5)), 0, steps_left=500)
+    assert has_settled(history_of(noise(400, 0.5)), 0, steps_left=1)
 
 
 def test_a_plateau_is_looked_for_now_and_then_and_after_annealing():
     flat = np.zeros(200)
-    looked = [n for n in range(1, 201) if Plateau().reached(history_of(flat[:n]), 0, 100)]
+    looked = [n for n in range(1, 201) if has_settled(history_of(flat[:n]), 0, 100)]
     assert looked == list(range(80, 201, 20))
-    assert not Plateau().reached(history_of(flat, annealed=140), 0, 100)
-    assert Plateau().reached(history_of(flat, annealed=100), 0, 100)
-    assert not Plateau().reached(history_of(flat), 140, 100)  # earlier training does not count
-    with pytest.raises(ValueError, match="tolerance"):
-        Plateau(tolerance=math.nan)
+    assert not has_settled(history_of(flat, annealed=140), 0, 100)
+    assert has_settled(history_of(flat, annealed=100), 0, 100)
+    assert not has_settled(history_of(flat), 140, 100)  # earlier training does not count
 
 
 def test_still_rising():
@@ -134,12 +132,13 @@ def test_still_rising():
     assert still_rising(settled) is None
 
 
-def test_training_settles_when_nothing_is_left_to_learn(tmp_path, same):
+def test_training_settles_when_nothing_is_left_to_learn(tmp_path, same, monkeypatch):
     """Targets say nothing. The learning rate falls to its end, and a resumed run settles alike."""
     generator = torch.Generator().manual_seed(5)
     X, y = (torch.randn(40, 1, generator=generator, dtype=torch.float64) for _ in range(2))
     protocol = Protocol(2_000, 5e-2, 1e-4, "flat", kl_anneal=20, num_samples=3)
-    options = {"plateau": Plateau(tolerance=0.02)}
+    monkeypatch.setattr("deepwishart.training.history._WORTH", 0.02)
+    options = {"early_stopping": True}
 
     def fresh():
         return dw.build("dwp", X, y / y.std(), depth=2, num_inducing=5, output="collapsed")

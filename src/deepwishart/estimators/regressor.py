@@ -65,7 +65,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         device: ``"auto"`` (a GPU if there is one), or the name of a PyTorch device.
         random_state: seed of initialisation, training and predictions.
         early_stopping: let the learning rate fall, and training end, once the bound has stopped
-            rising (:class:`deepwishart.training.Plateau`).
+            rising (:func:`deepwishart.training.train`).
         warm_start: let ``fit`` continue to train the present model, for ``max_iter`` more steps
             without annealing, on data of the same columns. The first fit's standardisation stays;
             the learning rate schedule starts again.

@@ -12,11 +12,12 @@ from deepwishart.training.guard import TrainingError
 from deepwishart.training.history import (
     History,
     ProgressEvent,
+    has_settled,
     make_progress,
     still_rising,
 )
 from deepwishart.training.loop import run_training, start_from_shallow, train
-from deepwishart.training.protocol import Plateau, Protocol, adjust_protocol, model_options
+from deepwishart.training.protocol import Protocol, adjust_protocol, model_options
 
 __all__ = [
     "Checkpoint",
@@ -24,12 +25,12 @@ __all__ = [
     "CheckpointStore",
     "CheckpointWarning",
     "History",
-    "Plateau",
     "ProgressEvent",
     "Protocol",
     "TrainingError",
     "adjust_protocol",
     "checkpoint_store",
+    "has_settled",
     "make_progress",
     "model_options",
     "run_training",

@@ -21,6 +21,7 @@ from deepwishart._support.arguments import whole_number
 
 COLUMNS = ("step", "elbo", "kl_weight", "learning_rate", "noise", "seconds")
 STOPPED_BY = (None, "max_iter", "early_stopping", "converged", "interrupt", "error")
+_LOOK_EVERY, _WORTH = 20, 3e-3  # steps, and the rise of the bound that is worth the rest of them
 _BLOCK = 10  # steps averaged before a line is fitted: neighbours are alike
 
 
@@ -185,6 +186,24 @@ def make_progress(
             bars.update(bar, completed=event.step + 1, total=event.total, numbers=numbers)
 
         yield show
+
+
+def has_settled(history: History, first: int, steps_left: int) -> bool:
+    r"""Whether the bounds from entry ``first`` of a history on have stopped rising: with the slope
+    :math:`b` of a line through the second half of them, its standard error :math:`s` and :math:`T`
+    ``steps_left`` at the present learning rate, whether :math:`(b + 2 s)\, T < 0.003` per data
+    point. Looked at every 20 steps.
+
+    >>> history = History()
+    >>> for step in range(200):
+    ...     history.append(step, 1.0 - 0.9**step, 1.0, 1e-2, 0.3, 0.0)
+    >>> has_settled(history, first=0, steps_left=1_000)
+    True
+    """
+    if (len(history) - first) % _LOOK_EVERY:
+        return False
+    slope = history.slope(first)
+    return slope is not None and bool((slope[0] + 2.0 * slope[1]) * steps_left < _WORTH)
 
 
 def still_rising(history: History, first: int = 0, *, least: float = 0.05) -> float | None:

@@ -21,8 +21,8 @@ from deepwishart.start import start_noise
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore, fingerprint
 from deepwishart.training.deterministic import train_deterministic
 from deepwishart.training.guard import explain, step_failed
-from deepwishart.training.history import History, ProgressEvent
-from deepwishart.training.protocol import MakeOptimiser, Plateau, Protocol, is_deterministic
+from deepwishart.training.history import History, ProgressEvent, has_settled
+from deepwishart.training.protocol import MakeOptimiser, Protocol, is_deterministic
 from deepwishart.training.state import (
     Batch,
     Minibatches,
@@ -45,16 +45,14 @@ def run_training(
     protocol: Protocol,
     *,
     checkpoints: CheckpointStore | None = None,
-    early_stopping: bool = False,
     deterministic: bool = False,
     **options: Any,
 ) -> History:
     """Train ``model`` in place, from the newest checkpoint if there is one.
 
     Data are ``(N, num_features)`` and ``(N, D)``, standardised; other arguments are those of
-    :func:`train`. With ``early_stopping``, the learning rate falls, and training ends, when the
-    bound has stopped rising. With ``deterministic``, a model in which nothing is random is trained
-    by L-BFGS, which takes seconds and has no checkpoints.
+    :func:`train`. With ``deterministic``, a model in which nothing is random is trained by L-BFGS,
+    which takes seconds and has no checkpoints.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -66,7 +64,6 @@ def run_training(
     if deterministic and is_deterministic(model):
         kept = {name: options[name] for name in ("history", "progress") if name in options}
         return train_deterministic(model, X, y, max_iter=min(protocol.max_iter, 500), **kept)
-    options["plateau"] = Plateau() if early_stopping else None
     return train(
         model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )
@@ -87,7 +84,7 @@ def train(
     resume: bool = False,
     progress: Callable[[ProgressEvent], None] | None = None,
     should_stop: Callable[[History], bool] | None = None,
-    plateau: Plateau | None = None,
+    early_stopping: bool = False,
     process_group: Any = None,
 ) -> History:
     r"""Maximise the ELBO, by default with Adam, :math:`\theta \leftarrow \theta + \eta_t\,
@@ -117,7 +114,9 @@ def train(
         resume: continue from the newest checkpoint; start from the beginning if there is none.
         progress: called after every step, on rank 0 only.
         should_stop: called after every step; ``True`` ends training.
-        plateau: let the learning rate fall, and then end, once the bound has stopped rising.
+        early_stopping: once the bound has stopped rising (:func:`has_settled`), let the learning
+            rate fall as the protocol would have done later, and end with it: the bound rises once
+            more while the rate falls, which stopping at once would give away.
         process_group: processes that train together; the default group, if one has been
             initialised, when ``None``.
 
@@ -160,7 +159,7 @@ def train(
     save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
     if should_stop is None or history.stopped_by != "early_stopping":
         history.stopped_by = None
-    state.settled_at = state.settled_at if plateau is not None else None
+    state.settled_at = state.settled_at if early_stopping else None
     protocol = protocol.settle_at(state.settled_at)
 
     try:
@@ -171,7 +170,7 @@ def train(
                 if progress is not None and processes.leads:
                     progress(ProgressEvent.latest(history, state.step - 1, protocol.max_iter))
                 verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
-                if plateau is not None and _has_settled(state, protocol, plateau, processes):
+                if early_stopping and _settles(state, protocol, processes):
                     state.settled_at = state.step
                     protocol = protocol.settle_at(state.step)
                 ended = _ended_by(state) if state.step >= protocol.max_iter else None
@@ -194,14 +193,12 @@ def _ended_by(state: TrainingState) -> str:
     return "max_iter" if state.settled_at is None else "early_stopping"
 
 
-def _has_settled(
-    state: TrainingState, protocol: Protocol, plateau: Plateau, processes: Processes
-) -> bool:
+def _settles(state: TrainingState, protocol: Protocol, processes: Processes) -> bool:
     """Whether the bound has stopped rising at the first learning rate."""
     left = protocol.steady_steps - state.step
     if state.settled_at is not None or left <= 0:
         return False
-    return bool(processes.largest(plateau.reached(state.history, state.earlier_steps, left)))
+    return bool(processes.largest(has_settled(state.history, state.earlier_steps, left)))
 
 
 def _take_step(

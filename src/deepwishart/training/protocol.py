@@ -1,4 +1,4 @@
-"""How to train: number of steps, learning rate, KL annealing, samples, batches; and how long."""
+"""How to train: number of steps, learning rate, KL annealing, samples, batches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from deepwishart._support.arguments import check_choice, number, shown, tensor, 
 from deepwishart._support.parameters import KINDS
 from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
-from deepwishart.training.history import History
 
 MakeOptimiser = Callable[[Any], torch.optim.Optimizer]
 SCHEDULES = ("step", "cosine", "constant", "flat")
-_LOOK_EVERY = 20  # steps, for a plateau
 
 
 @dataclass(frozen=True)
@@ -153,40 +151,6 @@ class Protocol:
     def make_optimiser(self, groups: Any) -> torch.optim.Optimizer:
         """Adam, as one fused operation where PyTorch has it."""
         return torch.optim.Adam(groups, betas=self.betas, fused=True)
-
-
-@dataclass(frozen=True)
-class Plateau:
-    r"""Whether more steps at the present learning rate would pay: with the slope :math:`b` of a
-    line through the second half of the bounds so far, its standard error :math:`s` and :math:`T`
-    steps left at that rate, they would not if :math:`(b + 2 s)\, T < \delta`.
-
-    Looked at every 20 steps, after KL annealing. :func:`deepwishart.training.train` then
-    lets the learning rate fall as the protocol would have done later, and ends with it: the bound
-    rises once more while the rate falls, which stopping at once would give away.
-
-    Args:
-        tolerance: rise :math:`\delta` of the bound, per data point, that is not worth the steps.
-
-    >>> from deepwishart.training import History
-    >>> history = History()
-    >>> for step in range(200):
-    ...     history.append(step, -math.exp(-step / 10), 1.0, 1e-2, 0.3, 0.0)
-    >>> Plateau().reached(history, 0, steps_left=1_000)
-    True
-    """
-
-    tolerance: float = 3e-3
-
-    def __post_init__(self) -> None:
-        number("tolerance", self.tolerance)
-
-    def reached(self, history: History, first: int, steps_left: int) -> bool:
-        """Whether the bounds from entry ``first`` of the history on have stopped rising."""
-        if (len(history) - first) % _LOOK_EVERY:
-            return False
-        slope = history.slope(first)
-        return slope is not None and bool((slope[0] + 2.0 * slope[1]) * steps_left < self.tolerance)
 
 
 _LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1, "shallow_steps": 0}
