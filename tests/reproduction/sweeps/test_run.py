@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
-from deepwishart.reproduction.published import Published
+from deepwishart.estimators import ScaledModel
 from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps import run as run_module
-from deepwishart.reproduction.sweeps.run import make_scaled, run, structure
+from deepwishart.reproduction.sweeps.run import run, structure
 from deepwishart.start import build
 from deepwishart.training import CheckpointStore, History, Protocol, TrainingError
 
@@ -44,7 +45,7 @@ def test_a_record_has_everything(dataset, tmp_path, process):
     assert record["seconds_per_epoch"] == record["seconds_per_step"]
     assert record["settings"]["model"] == {"num_inducing": 6, "output": "collapsed"}
     assert record["settings"]["protocol"]["max_iter"] == 30
-    assert record["versions"].keys() >= {"deepwishart", "torch", "python", "sources"}
+    assert record["versions"].keys() >= {"deepwishart", "torch", "numpy"}
     assert json.loads(json.dumps([record, curve], allow_nan=False)) == [record, curve]
     assert curve["step"] == list(range(30))
     assert curve["seconds"] == sorted(curve["seconds"])
@@ -74,28 +75,14 @@ def test_what_is_asked_for_reaches_the_training(dataset, tmp_path, asked, model,
 
 def test_a_run_builds_what_build_does(dataset):
     """One way from settings to a model, that of everybody else."""
-    split = dataset.split(0)
-    y = split.y_train[:, None]
-    spec = structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 6}), *y.shape)
+    X, y = dataset.split(0).X_train, dataset.split(0).y_train[:, None]
+    spec = structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 6}), *X.shape)
     assert (spec.mixing, spec.output) == (0.018, "inducing")  # the paper's
-    spec = spec.replace(num_features=split.X_train.shape[1])
-    made = make_scaled(spec, split.X_train, y, device="cpu", seed=4)
+    made = ScaledModel.build(spec, X, y, seed=4)
     options = {"depth": 3, "num_inducing": 6, "mixing": 0.018, "seed": 4}
-    built = build("dwp", *made.standardise(split.X_train, y), **options)
-    state = built.state_dict()
+    state = build("dwp", *made.standardise(X, y), **options).state_dict()
     for name, value in made.model.state_dict().items():
         torch.testing.assert_close(value, state[name])
-
-
-def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
-    """Not while the KL term fades in, where the objective is no bound."""
-    monkeypatch.setattr(run_module, "published", lambda *cell: Published(-50.0, 0.0, 2))
-    record, curve = run(SPEC, SETTINGS, dataset, tmp_path / "low")
-    annealing = record["settings"]["protocol"]["kl_anneal"]
-    assert annealing > 0 and record["steps_to_published"] == annealing + 8
-    assert record["seconds_to_published"] == curve["seconds"][annealing + 7]
-    monkeypatch.setattr(run_module, "published", lambda *cell: Published(50.0, 0.0, 2))
-    assert "steps_to_published" not in run(SPEC, SETTINGS, dataset, tmp_path / "high").record
 
 
 def test_the_same_run_gives_the_same_numbers_and_another_seed_others(dataset, tmp_path):
@@ -110,28 +97,22 @@ class PulledPlug(BaseException):
     """Ends a run the hard way."""
 
 
-def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path):
-    steps = []
+def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path, monkeypatch):
+    whole, steps = run(SPEC, SETTINGS, dataset, tmp_path / "whole").record, []
 
     def pull_at_20(event):
         steps.append(event.step)
-        if event.step == 20:
+        if steps.count(20) == 1 and event.step == 20:
             raise PulledPlug
 
-    whole = run(SPEC, SETTINGS, dataset, tmp_path / "whole").record
+    train = partial(run_module.run_training, progress=pull_at_20)
+    monkeypatch.setattr(run_module, "run_training", train)
     often = Execution(checkpoint_every=8)
     with pytest.raises(PulledPlug):
-        run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often, progress=pull_at_20)
-    del steps[:]
-    record, curve = run(
-        SPEC,
-        SETTINGS,
-        dataset,
-        tmp_path / "cut",
-        execution=often,
-        progress=lambda e: steps.append(e.step),
-    )
-    assert steps == list(range(16, 30))
+        run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often)
+    del steps[:-1]
+    record, curve = run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often)
+    assert steps[1:] == list(range(16, 30))
     assert curve["step"] == list(range(30))
     assert results(record) == same(whole)
 
@@ -157,15 +138,6 @@ def test_a_run_that_cannot_be_trained_is_recorded_as_failed(dataset, tmp_path, m
     assert record["reason"] == "TrainingError: the gradient is NaN."
     assert record["steps"] == 1 and "elbo" not in record
     assert curve == {"step": [0], "elbo": [-1.0], "seconds": [0.5]}
-
-
-def test_other_errors_are_not_results(dataset, tmp_path, monkeypatch):
-    def fail(*arguments, **rest):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(run_module, "run_training", fail)
-    with pytest.raises(OSError, match="No space left"):
-        run(SPEC, SETTINGS, dataset, tmp_path)
 
 
 def test_epochs_of_minibatches():

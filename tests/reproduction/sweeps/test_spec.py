@@ -7,7 +7,6 @@ from dataclasses import asdict
 import pytest
 
 from deepwishart.reproduction.sweeps import (
-    Execution,
     RunSpec,
     Settings,
     expand,
@@ -31,15 +30,16 @@ def test_numbers(texts, numbers):
     assert parse_numbers(texts) == numbers
 
 
-@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1-2-3", "0..4", "1.5", "\u00b2"])
-def test_bad_numbers_are_named(text):
-    with pytest.raises(ValueError, match=r"depths: .*write 0-19"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((text, "write 0-19") for text in ("", "a", "1-", "-1", "1-2-3", "1.5", "\u00b2")),
+        ("5-3", "ends before it begins"),
+    ],
+)
+def test_bad_numbers_are_named(text, words):
+    with pytest.raises(ValueError, match=f"depths: .*{words}"):
         parse_numbers([text], "depths")
-
-
-def test_a_range_that_runs_backwards():
-    with pytest.raises(ValueError, match="'5-3' ends before it begins"):
-        parse_numbers(["5-3"])
 
 
 def test_every_combination_once_and_split_by_split():
@@ -92,20 +92,6 @@ def test_runs_in_the_repository_keep_their_versions():
     """Or else a sweep that goes on would do them all again."""
     paper = asdict(Protocol.named("paper", 300))
     assert settings_version(Settings(), paper) == "a205c866"
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [
-        (Settings, {"elbo_samples": 0}),
-        (Settings, {"learning_rate": float("nan")}),
-        (Execution, {"threads": 0}),
-        (Execution, {"device": "tpu"}),
-    ],
-)
-def test_bad_numbers_and_names_are_refused(kind, wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        kind(**wrong)
 
 
 def test_a_conductor_needs_neither_torch_nor_ray():
