@@ -59,7 +59,7 @@ class Results:
         protocols: names of the training protocols that are reported on.
         groups: runs with numbers and the paper's posterior, by protocol, data set, process and
             depth: groups of the same settings, of which the first is what tables show.
-        every: all runs with numbers, of any protocol unless one was asked for.
+        every: all runs with numbers, of any protocol and posterior.
         notes: sentences about what was left out, and why.
     """
 
@@ -92,13 +92,8 @@ class Results:
     ) -> tuple[dict[int, float], dict[int, float]]:
         """A metric of DWP and DGP by split, both trained with the same settings: of those that
         both have, the ones that a cell would show; nothing if there are none."""
-        dwp, dgp = (
-            {
-                _version(group[0]): group
-                for group in self.groups.get((protocol, dataset, p, depth), ())
-            }
-            for p in ("dwp", "dgp")
-        )
+        both = (self.groups.get((protocol, dataset, p, depth), ()) for p in ("dwp", "dgp"))
+        dwp, dgp = ({_version(group[0]): group for group in groups} for groups in both)
         if not (common := dwp.keys() & dgp.keys()):
             return {}, {}
         version = max(common, key=lambda name: min(_weight(dwp[name]), _weight(dgp[name])))
@@ -162,11 +157,6 @@ def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:
         if (value := run.value(metric)) is not None:
             values.setdefault(run.spec.split, []).append(value)
     return {split: math.fsum(v) / len(v) for split, v in sorted(values.items())}
-
-
-def process_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of processes in the order of the tables."""
-    return tuple(sorted(set(names), key=PROCESSES.index))
 
 
 def count(things: Sized, noun: str) -> str:

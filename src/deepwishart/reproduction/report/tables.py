@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deepwishart.reproduction.published import published, published_kinds
-from deepwishart.reproduction.report.reading import PROCESSES, Results, process_order
+from deepwishart.reproduction.report.reading import PROCESSES, Results
 from deepwishart.reproduction.report.statistics import PairedTest, compare, estimate, paired_test
 
 CLOSE = 0.03  # below the published mean
@@ -53,12 +53,12 @@ class Cell:
     text: str = ""
     role: str = ""
 
-    def number(self, plus_minus: str = "±") -> str:
+    def number(self) -> str:
         """Value and standard error as text, to as many decimals as the paper prints."""
         if self.text or self.value is None:
             return self.text
         numbers = [self.value] if self.standard_error is None else [self.value, self.standard_error]
-        return f" {plus_minus} ".join(f"{number:,.{self.decimals}f}" for number in numbers)
+        return " ± ".join(f"{number:,.{self.decimals}f}" for number in numbers)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def make_table(results: Results, metric: str) -> Section:
     for dataset, depth in kinds:
         row = first_cells(dataset, depth)
         pairs = {p: results.pair(metric, p, dataset, depth) for p in results.protocols}
-        for process in process_order(quoted | {process for process, _ in shown}):
+        for process in PROCESSES:
             if process in quoted:
                 row[f"{process.upper()} published"] = _paper(metric, dataset, process, depth)
             for protocol in (p for p in results.protocols if (process, p) in shown):
