@@ -2,7 +2,6 @@
 
 import csv
 import re
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -42,42 +41,15 @@ def test_markdown(content):
     assert "<script" not in text.replace(r"\<script", "")
 
 
-class Balance(HTMLParser):
-    """Checks that tags are closed in the order they were opened."""
-
-    VOID = frozenset({"meta", "link"})
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.links: list[str] = []
-        self.ids: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
-        assert "src" not in given and "srcset" not in given
-        self.links += [given[name] for name in ("href", "xlink:href", "action") if name in given]
-        self.ids += [given["id"]] if "id" in given else []
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        pass
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def test_html(content):
     page = render("report.html", content)
-    checked = Balance(page)
-    assert checked.open == []
-    assert all(link == "data:," or link[1:] in checked.ids for link in checked.links)
-    assert len(set(checked.ids)) == len(checked.ids)
-    assert "default-src 'none'" in page
+    text, pictures = re.subn(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+    assert pictures == 1
+    ElementTree.fromstring(re.sub(r"<!doctype html>|<(meta|link)[^>]*>", "", text))  # well-formed
+    links, ids = re.findall(r' href="#(.*?)"', text), re.findall(r' id="(.*?)"', text)
+    assert set(links) <= set(ids) and len(set(ids)) == len(ids)
+    assert "default-src 'none'" in page and "<script" not in page
     assert re.findall(r"https?://|url\((?!#)|@import", page) == []
-    assert "<script" not in page
     assert "&lt;script&gt;alert(&#34;x&#34;)" in page and page.count("<table") == 6
     assert '<strong>-0.31 ± 0.01</strong> <span class="count">(3)</span>' in page
 
@@ -110,12 +82,6 @@ def test_the_same_runs_give_the_same_report(make_results, tmp_path):
     for path in files:
         other = tmp_path / "b" / path.relative_to(tmp_path / "a")
         assert path.read_bytes() == other.read_bytes()
-
-
-def test_a_file_in_the_way(tmp_path):
-    (tmp_path / "report").write_text("")
-    with pytest.raises(ValueError, match="is a file; name a directory"):
-        write_report(tmp_path, tmp_path / "report")
 
 
 def command(*arguments):

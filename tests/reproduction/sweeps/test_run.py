@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,11 +17,6 @@ from deepwishart.training import CheckpointStore, History, Protocol, TrainingErr
 
 SPEC = RunSpec("yacht", 0, "dwp", 2, protocol="fast")
 SETTINGS = Settings({"num_inducing": 6}, max_iter=30, elbo_samples=50, test_samples=10)
-FIELDS = {
-    *("dataset", "split", "process", "depth", "seed", "protocol", "status"),
-    *("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90"),
-    *("seconds", "seconds_per_step", "seconds_per_epoch", "steps", "versions", "settings"),
-}
 RESULTS = ("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90")
 
 
@@ -37,9 +33,8 @@ def same(record):
 def test_a_record_has_everything(dataset, tmp_path, process):
     spec = RunSpec("yacht", 1, process, 3, seed=5, protocol="fast")
     record, curve = run(spec, SETTINGS, dataset, tmp_path)
-    assert record.keys() >= FIELDS
     assert RunSpec.from_dict(record) == spec
-    assert record["status"] == "ok"
+    assert record["status"] == "ok" and all(np.isfinite(results(record)))
     assert record["steps"] == 30 and record["num_train"] == 34 and record["num_test"] == 5
     assert 0 < record["seconds_per_step"] < record["seconds"]
     assert record["seconds_per_epoch"] == record["seconds_per_step"]
@@ -83,14 +78,6 @@ def test_a_run_builds_what_build_does(dataset):
     state = build("dwp", *made.standardise(X, y), **options).state_dict()
     for name, value in made.model.state_dict().items():
         torch.testing.assert_close(value, state[name])
-
-
-def test_the_same_run_gives_the_same_numbers_and_another_seed_others(dataset, tmp_path):
-    first = run(SPEC, SETTINGS, dataset, tmp_path / "a").record
-    again = run(SPEC, SETTINGS, dataset, tmp_path / "b").record
-    assert results(first) == same(again)
-    other = run(RunSpec("yacht", 0, "dwp", 2, 1, "fast"), SETTINGS, dataset, tmp_path / "c").record
-    assert other["elbo"] != first["elbo"]
 
 
 class PulledPlug(BaseException):

@@ -1,7 +1,5 @@
 """Lists of runs."""
 
-import subprocess
-import sys
 from dataclasses import asdict
 
 import pytest
@@ -92,12 +90,3 @@ def test_runs_in_the_repository_keep_their_versions():
     """Or else a sweep that goes on would do them all again."""
     paper = asdict(Protocol.named("paper", 300))
     assert settings_version(Settings(), paper) == "a205c866"
-
-
-def test_a_conductor_needs_neither_torch_nor_ray():
-    code = "import sys, deepwishart.reproduction.sweeps; print({'torch', 'ray'} & set(sys.modules))"
-    path = {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "set()\n"

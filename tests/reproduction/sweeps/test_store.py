@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -46,22 +45,14 @@ def test_a_last_line_torn_anywhere_is_cut_off_and_its_run_done_again(store):
     path = store.directory / "runs.jsonl"
     content = path.read_bytes()
     start = content.rindex(b"\n", 0, -1) + 1
-    for length in range(start, len(content)):
-        path.write_bytes(content[:length])
+    zeros = content[:start] + bytes(50)  # which some file systems leave behind after a power cut
+    for torn in (zeros, *(content[:length] for length in range(start, len(content), 7))):
+        path.write_bytes(torn)
         assert pending(SPECS, store) == SPECS[3:]
         with store.writing():
             assert path.read_bytes() == content[:start]
             store.add(record(SPECS[3]), CURVE)
         assert path.read_bytes() == content
-
-
-def test_a_last_line_of_zeros_is_cut_off(store):
-    """Some file systems leave this behind after a power cut."""
-    fill(store, SPECS[:1])
-    with open(store.directory / "runs.jsonl", "ab") as file:
-        file.write(bytes(50))
-    fill(store, SPECS[1:])
-    assert list(store.records()) == SPECS
 
 
 def test_a_bad_line_in_the_middle_is_named(store):
@@ -107,16 +98,6 @@ def test_failed_runs_are_done_again_only_when_asked_for(store):
         store.add(record(SPECS[1]), CURVE)
     assert pending(SPECS, store, retry_failed=True) == SPECS[2:]
     assert store.records()[SPECS[1]]["status"] == "ok"
-
-
-def test_other_settings_are_another_run(store):
-    other = replace(SPECS[0], settings_version="0badcafe")
-    fill(store, SPECS[:1])
-    assert pending([*SPECS[:1], other], store) == [other]
-    with store.writing():
-        store.add(record(other), {**CURVE, "elbo": [2.0]})
-    assert pending([*SPECS[:1], other], store) == []
-    assert store.curve(SPECS[0]) == CURVE and store.curve(other)["elbo"] == [2.0]
 
 
 def test_a_file_in_place_of_the_directory(tmp_path):
