@@ -1,12 +1,5 @@
 """A results directory keeps every finished run, whatever happens to the process that writes it."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-
 import pytest
 
 from deepwishart._support.lock import InUseError
@@ -105,36 +98,3 @@ def test_a_file_in_place_of_the_directory(tmp_path):
     store = ResultsStore(tmp_path / "file")
     with pytest.raises(ResultsError, match="is a file"), store.writing():
         pass
-
-
-WRITER = """
-import sys
-from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
-store = ResultsStore(sys.argv[1])
-with store.writing():
-    print("ready", flush=True)
-    for seed in range(len(store.records()), 10**6):
-        spec = RunSpec("yacht", 0, "dwp", 2, seed)
-        store.add({**spec.to_dict(), "status": "ok", "text": "x" * 5000}, {"step": [seed]})
-        print(seed, flush=True)
-"""
-
-
-def test_kill_loses_no_record_that_was_reported(store):
-    path = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    arguments = [sys.executable, "-c", WRITER, str(store.directory)]
-    for delay in (0.0, 0.013, 0.051):
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=path) as writer:
-            assert writer.stdout.readline() == "ready\n"
-            time.sleep(delay)
-            writer.send_signal(signal.SIGKILL)
-            reported = [int(line) for line in writer.stdout if line.endswith("\n")]
-        seeds = [spec.seed for spec in store.records()]
-        assert seeds == list(range(len(seeds)))
-        assert len(seeds) >= 1 + max(reported, default=-1)
-        for spec in store.records():
-            assert store.curve(spec) == {"step": [spec.seed]}
-    with store.writing():
-        content = (store.directory / "runs.jsonl").read_text()
-        assert all(json.loads(line) for line in content.splitlines())
-    assert len(store.records()) > 0
