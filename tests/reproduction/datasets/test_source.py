@@ -91,15 +91,6 @@ def test_no_server_at_all(source):
         nobody.get(DATA)
 
 
-def test_a_download_is_tried_again(source, server, files, monkeypatch):
-    waits: list[float] = []
-    monkeypatch.setattr("pooch.core.time.sleep", waits.append)
-    answers = [files[DATA][:5], files[DATA]]
-    server.send = lambda path, content: (answers.pop(0), None)
-    dataclasses.replace(source, retries=1).get(DATA)
-    assert len(server.requests) == 2 and waits == [1]
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

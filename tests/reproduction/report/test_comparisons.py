@@ -106,7 +106,3 @@ def test_families_are_compared_pair_by_pair(add_runs):
     assert cells["rows time"].value == pytest.approx(1.25)
     assert "columns ELBO" not in cells and "rows_columns ELBO" not in cells
     assert "rows: the ELBO is better in 1 and worse in 0 of 1 judged cell." in table.texts[0]
-
-
-def test_no_families_no_table(add_runs):
-    assert family_table(read_results(add_runs(family(0, "bartlett", 1.0, 1.0)))).rows == ()

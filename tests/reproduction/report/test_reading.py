@@ -6,11 +6,7 @@ import pytest
 
 from deepwishart.reproduction.report import read_results
 from deepwishart.reproduction.report.comparisons import other_table
-from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec
-
-
-def runs_file(directory):
-    return directory / "runs.jsonl"
+from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
 
 
 def test_by_split_averages_seeds(add_runs):
@@ -24,59 +20,35 @@ def test_by_split_averages_seeds(add_runs):
     assert results.by_split("rmse", "paper", "yacht", "dwp", 2) == {}
 
 
-def test_a_directory_that_is_not_there(tmp_path):
-    with pytest.raises(ResultsError, match=r"There is no directory .*nowhere.*uci run"):
-        read_results(tmp_path / "nowhere")
-
-
-def test_no_lines(tmp_path):
-    results = read_results(tmp_path)
-    assert results.runs == () and results.protocols == ("paper",)
-    assert [note for note in results.notes if "no finished runs" in note] == list(results.notes)
-
-
-def test_torn_and_foreign_lines(make_results):
+def test_what_cannot_be_used_is_left_out_and_said(make_results):
     directory = make_results()
-    lines = runs_file(directory).read_bytes().splitlines()
-    bad = [b'{"dataset": "bos', b"\xff\xfe", b"[1, 2]", b"3", b'{"dataset": "boston"}']
-    runs_file(directory).write_bytes(b"\n".join([*bad[:3], *lines, *bad[3:]]))
-    results = read_results(directory)
-    assert len(results.runs) == len(lines)
-    places = ", ".join(map(str, [1, 2, 3, len(lines) + 4, len(lines) + 5]))
-    [note] = results.notes
-    assert note.startswith("5 lines of runs.jsonl could not be read") and f": {places}." in note
-
-
-def test_failed_runs(make_results):
-    directory = make_results()
-    store = ResultsStore(directory)
-    spec = RunSpec("boston", 9, "dwp", 2)
+    store, spec = ResultsStore(directory), RunSpec("boston", 9, "dwp", 2)
     with store.writing():
         record = {**spec.to_dict(), "status": "failed", "reason": "TrainingError: <NaN>\nat 5"}
         store.add(record, {"step": []})
+    path = directory / "runs.jsonl"
+    lines = path.read_bytes().splitlines()
+    bad = [b'{"dataset": "bos', b"\xff\xfe", b"[1, 2]", b"3", b'{"dataset": "boston"}']
+    path.write_bytes(b"\n".join([*bad[:3], *lines, *bad[3:]]))
     results = read_results(directory)
-    assert spec not in [run.spec for run in results.runs]
+    assert len(results.runs) == len(lines) - 1
     assert 9 not in results.by_split("elbo", "paper", "boston", "dwp", 2)
-    assert results.notes[0].startswith("1 run failed, left out of all means")
-    assert "boston split 9 dwp depth 2 (TrainingError: <NaN>" in results.notes[0]
+    places = ", ".join(map(str, [1, 2, 3, len(lines) + 4, len(lines) + 5]))
+    unread, failed = results.notes
+    assert unread.startswith("5 lines of runs.jsonl could not be read") and f": {places}." in unread
+    assert failed.startswith("1 run failed, left out of all means")
+    assert "boston split 9 dwp depth 2 (TrainingError: <NaN>" in failed
 
 
 def test_protocols_are_kept_apart(add_runs):
     slow = RunSpec("boston", 0, "dwp", 2)
     fast, converged = (replace(slow, protocol=name) for name in ("fast", "converged"))
-    directory = add_runs(
-        *((spec, {"elbo": float(n)}) for n, spec in enumerate((fast, slow, converged)))
-    )
-    results = read_results(directory)
+    assert [run.spec for run in read_results(add_runs((fast, {"elbo": 0.0}))).runs] == [fast]
+    results = read_results(add_runs((slow, {"elbo": 1.0}), (converged, {"elbo": 2.0})))
     assert results.protocols == ("paper", "converged")
     assert {run.spec for run in results.runs} == {slow, converged}
     assert results.by_split("elbo", "converged", "boston", "dwp", 2) == {0: 2.0}
     assert results.notes == ("Beside the paper's, runs of other protocols are left out: fast.",)
-
-
-def test_another_protocol_where_there_is_no_other(add_runs):
-    spec = RunSpec("boston", 0, "dwp", 2, protocol="fast")
-    assert [run.spec for run in read_results(add_runs((spec, {"elbo": 1.0}))).runs] == [spec]
 
 
 def made_with(seed: int = 0, split: int = 0, process: str = "dwp", **settings: object):
@@ -144,12 +116,6 @@ def test_other_posteriors_are_kept_out_of_the_tables(add_runs):
     assert [run.settings["posterior"] for run in results.runs] == ["bartlett"]
     assert sorted(run.settings["posterior"] for run in results.every) == ["bartlett", "rows"]
     assert results.notes == () and results.others == []
-
-
-def test_the_last_record_of_a_run_counts(add_runs):
-    spec = RunSpec("boston", 0, "dwp", 2)
-    results = read_results(add_runs((spec, {"elbo": 1.0}), (spec, {"elbo": 2.0})))
-    assert [run.value("elbo") for run in results.runs] == [2.0]
 
 
 def test_a_curve_that_is_missing_or_empty(make_results):

@@ -18,7 +18,7 @@ from deepwishart.reproduction.sweeps import (
     local,
     run_sweep,
 )
-from deepwishart.reproduction.sweeps.engine import Broken, Finished, Lost
+from deepwishart.reproduction.sweeps.engine import Lost
 
 pytestmark = pytest.mark.slow
 
@@ -73,31 +73,20 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("num_workers", [1, 9])
-def test_every_run_ends_once_however_its_worker_does(make_engine, num_workers):
-    engine = make_engine(num_workers=num_workers, execution=Execution(threads=3))
-    events = list(engine.run(SPECS))
-    ends = [event for event in events if isinstance(event, Finished | Broken)]
-    assert sorted(event.spec for event in ends) == SPECS
-    finished = {event.spec.split: event for event in ends if isinstance(event, Finished)}
-    assert set(finished) == {0, 1}
-    assert finished[0].record["threads"] == "3"
-    broken = {event.spec.split: event.reason for event in ends if isinstance(event, Broken)}
+def test_every_run_ends_once_however_its_worker_does(make_engine, store, num_workers):
+    engine, events = make_engine(num_workers=num_workers, execution=Execution(threads=3)), []
+    with store.writing():
+        broken = {
+            spec.split: r for spec, r in run_sweep(SPECS, store, engine, events.append).items()
+        }
+    assert sorted(event.spec for event in events if not isinstance(event, Lost)) == SPECS
+    assert sorted(store.records()) == SPECS[:2]
+    assert store.records()[SPECS[0]]["threads"] == "3"
     assert "EXIT(7)" in broken[2] and "(3 times in all)" in broken[2]
-    assert broken[3] == "OSError: disk"
-    lost = Counter(event.spec.split for event in events if isinstance(event, Lost))
-    assert lost == {1: 1, 2: 2}
-    assert any("SIGKILL" in event.reason for event in events if isinstance(event, Lost))
-
-
-def test_a_sweep_goes_on_past_runs_that_break(make_engine, store):
-    with store.writing():
-        missing = run_sweep(SPECS, store, make_engine(num_workers=2), lambda event: None)
-    assert sorted(store.records()) == SPECS[:2] and set(missing) == set(SPECS[2:])
-    # What is recorded is not done again.
-    events = []
-    with store.writing():
-        assert run_sweep(SPECS[:2], store, make_engine(), events.append) == {}
-    assert events == []
+    assert broken[3] == "OSError: disk" and len(broken) == 2
+    lost = [event for event in events if isinstance(event, Lost)]
+    assert Counter(event.spec.split for event in lost) == {1: 1, 2: 2}
+    assert any("SIGKILL" in event.reason for event in lost)
 
 
 def test_closing_the_engine_ends_its_workers(make_engine):

@@ -119,11 +119,6 @@ def test_one_seed_decides_nothing(runs):
     assert json.loads(text)["comparison"]["elbo"]["dwp"]["standard_error"] is None
 
 
-def test_seeds_have_to_be_paired(runs):
-    with pytest.raises(ValueError, match="the same seeds"):
-        toy_report.compare(runs[:3])
-
-
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-12)
 
@@ -144,8 +139,6 @@ def test_settings():
     for bad in ({"seeds": ()}, {"seeds": (1, 1)}, {"num_samples": 1}, {"grid_points": 5}):
         with pytest.raises(ValueError, match="|".join(bad)):
             ToySettings(**bad)
-    assert json.dumps(QUICK.to_dict())
-    assert QUICK.protocol.max_iter == 3
 
 
 def test_command(tmp_path):
