@@ -187,12 +187,11 @@ def _against(pairs: list[tuple[Run, Run]]) -> dict[str, Cell]:
     """Differences in ELBO and log likelihood, and the ratio of times, of pairs of runs."""
     cells = {}
     for metric, short in _SHORT.items():
-        values = [(one.value(metric), other.value(metric)) for one, other in pairs]
-        known = [(a, b) for a, b in values if a is not None and b is not None]
-        test = paired_test(*({n: pair[k] for n, pair in enumerate(known)} for k in (0, 1)))
+        one, other = ({n: p[k].record[metric] for n, p in enumerate(pairs)} for k in (0, 1))
+        test = paired_test(one, other)
         cells[short] = difference(test, 3, mark=sign(test.difference) if test else "")
-    times = [[run.value("seconds_per_step") for run in pair] for pair in pairs]
-    return {**cells, "time": _mean([a / b for a, b in times if a and b])}
+    times = ([run.record["seconds_per_step"] for run in pair] for pair in pairs)
+    return {**cells, "time": _mean([a / b for a, b in times])}
 
 
 def _mean(values: list[float]) -> Cell:
