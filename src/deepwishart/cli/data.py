@@ -73,7 +73,9 @@ def download(
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("downloading", total=len(paths))
-        source.fetch(paths, lambda path: progress.advance(task))
+        for path in paths:
+            source.get(path)
+            progress.advance(task)
     print(f"{len(paths)} files are complete and intact in {source.folder}")
 
 

@@ -137,23 +137,20 @@ def run(
         return
     data = {name: load(name) for name in dict.fromkeys(spec.dataset for spec in specs)}
     with store.writing():
-        if retry_failed:
-            store.forget(set(sweeps.pending(specs, store, retry_failed=True)))
+        common = settings, store, data
         chosen: Engine
         if engine == "local":
             number = workers or max(1, (os.cpu_count() or 1) // threads_per_worker)
-            chosen = sweeps.LocalEngine(settings, store, num_workers=number, execution=execution)
+            chosen = sweeps.LocalEngine(*common, num_workers=number, execution=execution)
         else:
             chosen = sweeps.RayEngine(
-                settings,
-                store,
-                data,
+                *common,
                 address=address,
                 num_workers=workers,
                 execution=execution,
                 gpus_per_run=gpus_per_run,
             )
-        _carry_out(specs, store, chosen)
+        _carry_out(specs, store, chosen, retry_failed)
 
 
 @uci_app.command()
@@ -187,21 +184,15 @@ def report(
         Path, typer.Argument(help="Directory that deepwishart uci run wrote to.")
     ] = Path("results"),
     out: Annotated[Path, typer.Option(help="Directory of the report.")] = Path("report"),
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="The only training protocol to report on; by default paper and converged."
-        ),
-    ] = None,
 ) -> None:
-    """Write the paper's tables and figures from finished runs, as Markdown, LaTeX and HTML.
+    """Write the paper's tables and figures from finished runs, as Markdown and HTML.
 
     Published numbers stand beside ours, which are means over runs with the same settings. What
     could not be used (torn lines, failed runs) is said in the report and on standard error.
     """
     from deepwishart.reproduction.report import write_report
 
-    written = write_report(results, out, protocol=protocol)
+    written = write_report(results, out)
     for sentence in written.notes:
         note(sentence)
     print(written.summary, *written.files, sep="\n")
@@ -254,30 +245,36 @@ def _plan(
     )
 
 
-def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> None:
-    from deepwishart.reproduction.sweeps import SweepProgress, pending, run_sweep
+def _carry_out(
+    specs: list[RunSpec], store: ResultsStore, engine: Engine, retry_failed: bool
+) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
 
-    todo = pending(specs, store)
-    typer.echo(
-        f"{len(specs)} runs, {len(specs) - len(todo)} of them done before; "
-        f"{engine.num_workers} at a time.",
-        err=True,
-    )
+    from deepwishart.reproduction.sweeps import pending, run_sweep
+    from deepwishart.reproduction.sweeps.engine import Event, Lost
+
+    left = len(pending(specs, store, retry_failed=retry_failed))
+    typer.echo(f"{len(specs)} runs, {len(specs) - left} of them done before.", err=True)
+    console = Console(stderr=True)
     try:
-        with SweepProgress(todo, store.records(), engine.num_workers) as progress:
-            outcome = run_sweep(specs, store, engine, progress)
+        with Progress(console=console, disable=not console.is_terminal) as progress:
+            task = progress.add_task("runs", total=left)
+
+            def show(event: Event) -> None:
+                progress.advance(task, not isinstance(event, Lost))
+                console.print(str(event), markup=False, highlight=False, soft_wrap=True)
+
+            missing = run_sweep(specs, store, engine, show, retry_failed=retry_failed)
     except KeyboardInterrupt:
-        left = len(pending(specs, store))
+        left = len(pending(specs, store, retry_failed=retry_failed))
         raise CommandError(
             f"interrupted with {left} of {len(specs)} runs to go; give the same command again to "
             "continue.",
             INTERRUPTED,
         ) from None
-    print(f"{len(outcome.ok)} runs have results in {store.directory}")
-    for spec, reason in {**outcome.failed, **outcome.broken}.items():
+    print(f"{len(specs) - len(missing)} runs have results in {store.directory}")
+    for spec, reason in missing.items():
         print(f"{spec}: {reason}")
-    if not outcome.success:
-        failed = f"{len(outcome.failed)} failed numerically and are recorded as such"
-        broken = f"{len(outcome.broken)} could not be carried out"
-        parts = [failed] * bool(outcome.failed) + [broken] * bool(outcome.broken)
-        raise CommandError(f"{' and '.join(parts)}.", FAILURE)
+    if missing:
+        raise CommandError(f"{len(missing)} of {len(specs)} runs have no results.", FAILURE)

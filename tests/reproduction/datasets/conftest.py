@@ -2,10 +2,10 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -46,23 +46,12 @@ def folder(files: dict[str, bytes], registry: dict[str, str], tmp_path: Path) ->
     return tmp_path
 
 
-@dataclass
-class Server:
-    """What the server serves, how, and what it was asked for."""
-
-    url: str
-    files: dict[str, bytes]
-    # From path and content to the bytes that are sent and the length that is announced.
-    send: Callable[[str, bytes], tuple[bytes, int | None]] = lambda path, content: (
-        content,
-        len(content),
-    )
-    requests: list[str] = field(default_factory=list)
-
-
 @pytest.fixture
-def server(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """Serves ``files`` at ``url``, as ``send`` says: from path and content to the bytes that are
+    sent and the length that is announced. ``requests`` are the paths it was asked for."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    state = SimpleNamespace(files=dict(files), requests=[], send=lambda path, text: (text, None))
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -82,7 +71,7 @@ def server(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator
             return None
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        state = Server(f"http://127.0.0.1:{http.server_port}/mirror", dict(files))
+        state.url = f"http://127.0.0.1:{http.server_port}/mirror"
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield state

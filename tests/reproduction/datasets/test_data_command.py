@@ -1,8 +1,5 @@
 """``deepwishart data list | download | verify``."""
 
-import subprocess
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
@@ -55,13 +52,3 @@ def test_list_with_a_registry_of_its_own():
     states = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert code == 0 and "complete" in states["yacht"] and "not listed" in states["boston"]
     assert call("verify", "boston")[0] == 2
-
-
-def test_data_commands_do_not_need_torch(tmp_path):
-    code = "import sys; from deepwishart.cli import app\n"
-    code += "try: app(['data', 'list'])\nexcept SystemExit: print('torch' in sys.modules)"
-    environment = {"PYTHONPATH": ":".join(sys.path), "DEEPWISHART_DATA": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.endswith("False\n")

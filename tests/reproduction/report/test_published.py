@@ -3,11 +3,7 @@
 import pytest
 
 from deepwishart.reproduction import datasets
-from deepwishart.reproduction.published import (
-    highlighted,
-    published,
-    published_kinds,
-)
+from deepwishart.reproduction.published import highlighted, published, published_kinds
 
 
 def test_the_tables_cover_all_data_sets_and_depths():

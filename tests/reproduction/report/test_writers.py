@@ -1,8 +1,7 @@
-"""Markdown, LaTeX and HTML: whole, well-formed, escaped."""
+"""Markdown and HTML: whole, well-formed, escaped."""
 
 import csv
 import re
-from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
@@ -13,21 +12,21 @@ from deepwishart.reproduction.report import make_content, read_results, write_re
 from deepwishart.reproduction.report.writing import render
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
 
-EVIL = r"""<script>alert("x")</script>|*_$%&#\{}^~'"""
+EVIL = """<script>alert("x")</script>|*_"""
 
 
 @pytest.fixture(scope="module")
 def content(tmp_path_factory):
-    """A report on a few runs, some of them with names that no data set should have."""
+    """A report on a few runs, one of which failed for a reason with markup in it."""
     store = ResultsStore(tmp_path_factory.mktemp("results"))
-    evil = RunSpec("boston", 3, EVIL, 2)
+    evil = RunSpec("boston", 3, "dwp", 2)
     with store.writing():
         for split in range(3):
             for process, elbo in (("dwp", -0.33), ("dgp", -0.38)):
                 record = RunSpec("boston", split, process, 2).to_dict()
                 numbers = {"status": "ok", "elbo": elbo + 0.01 * split**2 * (process == "dwp")}
                 store.add({**record, **numbers}, {"step": []})
-        store.add({**evil.to_dict(), "protocol": "paper", "status": "failed", "reason": EVIL}, {})
+        store.add({**evil.to_dict(), "status": "failed", "reason": EVIL}, {})
     return make_content(read_results(store.directory))
 
 
@@ -35,84 +34,31 @@ def test_markdown(content):
     text = render("report.md", content)
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     counts = [table.count("\n") - 2 for table in tables]
-    assert counts[:6] == [2, 36, 36, 36, 36, 4] and len(tables) == 7
+    assert counts == [2, 36, 36, 36, 36, 4]
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1
     assert "| boston | 2 | -0.33 ± 0.00 | **-0.31 ± 0.01** (3) ≈ | -0.38 ± 0.01 |" in text
     assert "<script" not in text.replace(r"\<script", "")
 
 
-def test_latex(content):
-    text = render("report.tex", content)
-    assert "$-0.33 \\pm 0.00$ & $\\mathbf{-0.31 \\pm 0.01}$ (3) $\\approx$" in text
-    assert text.isascii()
-    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 7
-    for table in re.findall(r"\\toprule\n(.*?)\\bottomrule", text, re.DOTALL):
-        rows = [line for line in table.splitlines() if line.endswith(r"\\")]
-        assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1
-    plain = re.sub(r"\\.", "", text)
-    assert plain.count("{") == plain.count("}") and plain.count("$") % 2 == 0
-    assert r"\textbackslash{}\{\}\textasciicircum{}\textasciitilde{}" in text
-
-
-class Balance(HTMLParser):
-    """Checks that tags are closed in the order they were opened."""
-
-    VOID = frozenset({"meta", "link"})
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.links: list[str] = []
-        self.ids: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
-        assert "src" not in given and "srcset" not in given
-        self.links += [given[name] for name in ("href", "xlink:href", "action") if name in given]
-        self.ids += [given["id"]] if "id" in given else []
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        pass
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def test_html(content):
     page = render("report.html", content)
-    checked = Balance(page)
-    assert checked.open == []
-    assert all(link == "data:," or link[1:] in checked.ids for link in checked.links)
-    assert len(set(checked.ids)) == len(checked.ids)
-    assert "default-src 'none'" in page
+    text, pictures = re.subn(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+    assert pictures == 1
+    ElementTree.fromstring(re.sub(r"<!doctype html>|<(meta|link)[^>]*>", "", text))  # well-formed
+    links, ids = re.findall(r' href="#(.*?)"', text), re.findall(r' id="(.*?)"', text)
+    assert set(links) <= set(ids) and len(set(ids)) == len(ids)
+    assert "default-src 'none'" in page and "<script" not in page
     assert re.findall(r"https?://|url\((?!#)|@import", page) == []
-    assert "<script" not in page
-    assert "&lt;script&gt;alert(&#34;x&#34;)" in page
+    assert "&lt;script&gt;alert(&#34;x&#34;)" in page and page.count("<table") == 6
     assert '<strong>-0.31 ± 0.01</strong> <span class="count">(3)</span>' in page
-
-
-def test_every_number_is_there_in_full(content):
-    page = render("report.html", content)
-    mean = (-0.33 - 0.32 - 0.29) / 3
-    values = [float(value) for value in re.findall(r'data-value="([^"]+)"', page)]
-    assert any(value == pytest.approx(mean, rel=1e-14) for value in values)
 
 
 def test_pictures_stand_alone(make_results, tmp_path):
     results = make_results(num_splits=1)
     written = write_report(results, tmp_path / "out" / "report")
     folder = written.files[0].parent
-    assert {p.name for p in folder.iterdir()} == {
-        "report.md",
-        "report.tex",
-        "report.html",
-        "figures",
-        "tables",
-    }
+    assert {p.name for p in folder.iterdir()} == {"report.md", "report.html", "figures", "tables"}
     table = (folder / "tables" / "elbo.rst").read_text("utf-8")
     about, _, rows = table.partition(".. csv-table:: ELBO per data point\n   :header-rows: 1\n\n")
     assert "larger is better" in about
@@ -124,25 +70,12 @@ def test_pictures_stand_alone(make_results, tmp_path):
     for picture in pictures:
         root = ElementTree.parse(folder / picture).getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    page = Balance((folder / "report.html").read_text("utf-8"))
-    assert len(page.ids) > 10 and len(set(page.ids)) == len(page.ids)
-
-
-def test_the_same_runs_give_the_same_report(make_results, tmp_path):
-    results = make_results(num_splits=1)
-    for name in ("a", "b"):
-        write_report(results, tmp_path / name)
-    files = sorted(path for path in (tmp_path / "a").rglob("*") if path.is_file())
-    assert len(files) == 3 + 3 + 11
-    for path in files:
-        other = tmp_path / "b" / path.relative_to(tmp_path / "a")
-        assert path.read_bytes() == other.read_bytes()
-
-
-def test_a_file_in_the_way(tmp_path):
-    (tmp_path / "report").write_text("")
-    with pytest.raises(ValueError, match="is a file; name a directory"):
-        write_report(tmp_path, tmp_path / "report")
+    assert (folder / "report.html").read_text("utf-8").count("<svg") == 3
+    # The same runs give the same files.
+    again = write_report(results, tmp_path / "again").files[0].parent
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert len(files) == 2 + 3 + 10
+    assert all((folder / path).read_bytes() == (again / path).read_bytes() for path in files)
 
 
 def command(*arguments):
@@ -157,7 +90,7 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(make_results, tmp_p
     assert result.exit_code == 0
     summary, *files = result.stdout.splitlines()
     assert summary.startswith("Protocol paper: 16 of 144 cells run, 0 judged")
-    assert files == [str(out / f"report.{end}") for end in ("md", "tex", "html")]
+    assert files == [str(out / f"report.{end}") for end in ("md", "html")]
     assert "1 line of runs.jsonl could not be read" in result.stderr
     assert "1 line of runs.jsonl could not be read" in (out / "report.md").read_text()
     result = command(tmp_path / "nowhere", "--out", out)

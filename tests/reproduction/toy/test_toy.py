@@ -44,12 +44,8 @@ def test_data():
 
 
 def test_both_processes_learn_the_same_data_with_the_same_prior(runs):
-    assert [(run.process, run.seed) for run in runs] == [
-        ("dwp", 0),
-        ("dgp", 0),
-        ("dwp", 1),
-        ("dgp", 1),
-    ]
+    assert [run.process for run in runs] == ["dwp", "dgp"] * 2
+    assert [run.seed for run in runs] == [0, 0, 1, 1]
     for dwp, dgp in (runs[:2], runs[2:]):
         assert np.array_equal(dwp.data.x, dgp.data.x) and np.array_equal(dwp.data.y, dgp.data.y)
         assert dwp.history.learning_rate == dgp.history.learning_rate
@@ -88,9 +84,9 @@ def test_regions():
 
 def with_numbers(runs: list[ToyRun], dwp: list[float], dgp: list[float]) -> list[ToyRun]:
     """The same runs, with these values for every number."""
-    values = {("dwp", 0): dwp[0], ("dgp", 0): dgp[0], ("dwp", 1): dwp[1], ("dgp", 1): dgp[1]}
+    values = {"dwp": dwp, "dgp": dgp}
     return [
-        replace(run, numbers=dict.fromkeys(run.numbers, values[run.process, run.seed]))
+        replace(run, numbers=dict.fromkeys(run.numbers, values[run.process][run.seed]))
         for run in runs
     ]
 
@@ -123,11 +119,6 @@ def test_one_seed_decides_nothing(runs):
     assert json.loads(text)["comparison"]["elbo"]["dwp"]["standard_error"] is None
 
 
-def test_seeds_have_to_be_paired(runs):
-    with pytest.raises(ValueError, match="the same seeds"):
-        toy_report.compare(runs[:3])
-
-
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-12)
 
@@ -148,8 +139,6 @@ def test_settings():
     for bad in ({"seeds": ()}, {"seeds": (1, 1)}, {"num_samples": 1}, {"grid_points": 5}):
         with pytest.raises(ValueError, match="|".join(bad)):
             ToySettings(**bad)
-    assert json.dumps(QUICK.to_dict())
-    assert QUICK.protocol.max_iter == 3
 
 
 def test_command(tmp_path):
@@ -164,8 +153,6 @@ def test_command(tmp_path):
     text = (tmp_path / "toy.md").read_text()
     for name in ("dwp", "dgp", "side_by_side"):
         assert f"{name}.png" in text
-        beginnings = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
-        for ending, start in beginnings.items():
-            file = tmp_path / f"{name}.{ending}"
-            assert file.read_bytes().startswith(start) and file.stat().st_size < 500_000
+        for ending, start in {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}.items():
+            assert (tmp_path / f"{name}.{ending}").read_bytes().startswith(start)
     assert b"<dc:date>" not in (tmp_path / "dwp.svg").read_bytes()  # the same run, the same file

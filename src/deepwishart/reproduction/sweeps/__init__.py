@@ -4,9 +4,8 @@ A sweep is a list of :class:`RunSpec`, carried out by an engine (on this machine
 and written down in a :class:`ResultsStore`. ``deepwishart uci run`` puts these together.
 """
 
-from deepwishart.reproduction.sweeps.engine import Engine
+from deepwishart.reproduction.sweeps.engine import Engine, run_sweep
 from deepwishart.reproduction.sweeps.local import LocalEngine
-from deepwishart.reproduction.sweeps.progress import SweepProgress
 from deepwishart.reproduction.sweeps.ray import RayEngine
 from deepwishart.reproduction.sweeps.spec import (
     Execution,
@@ -16,8 +15,7 @@ from deepwishart.reproduction.sweeps.spec import (
     parse_numbers,
     settings_version,
 )
-from deepwishart.reproduction.sweeps.store import ResultsError, ResultsStore
-from deepwishart.reproduction.sweeps.sweep import SweepOutcome, pending, run_sweep
+from deepwishart.reproduction.sweeps.store import ResultsError, ResultsStore, pending
 
 __all__ = [
     "Engine",
@@ -28,8 +26,6 @@ __all__ = [
     "ResultsStore",
     "RunSpec",
     "Settings",
-    "SweepOutcome",
-    "SweepProgress",
     "expand",
     "parse_numbers",
     "pending",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,13 +11,6 @@ from deepwishart.training import History
 
 _POINTS = 400
 _WINDOW = 8  # of those points: 2% of a run
-
-
-class Reached(NamedTuple):
-    """When a run reached a bound: training steps done, and seconds of training."""
-
-    steps: int
-    seconds: float
 
 
 def thin(history: History, num_points: int = _POINTS) -> dict[str, list[float]]:
@@ -42,16 +34,14 @@ def thin(history: History, num_points: int = _POINTS) -> dict[str, list[float]]:
     }
 
 
-def time_to_bound(
-    curve: Mapping[str, Sequence[float]], bound: float, annealing: int = 0
-) -> Reached | None:
-    """When the curve (of :func:`thin`), averaged over the last 2% of a run's steps, was first at
-    ``bound`` or above; ``None`` if it never was. In the first ``annealing`` steps the objective is
-    no bound, since the KL term is still fading in."""
-    rows = list(zip(curve["step"], curve["elbo"], curve["seconds"], strict=True))
-    rows = [row for row in rows if row[0] >= annealing]
-    for window in zip(*(rows[start:] for start in range(_WINDOW)), strict=False):
-        if sum(elbo for _, elbo, _ in window) / _WINDOW >= bound:
-            step, _, seconds = window[-1]
-            return Reached(int(step) + 1, seconds)
+def steps_to(bound: float, curve: Mapping[str, Sequence[float]], annealing: int = 0) -> int | None:
+    """Training steps until the curve (of :func:`thin`), averaged over the last 2% of a run's steps,
+    was at ``bound`` or above; ``None`` if it never was. In the first ``annealing`` steps the
+    objective is no bound, since the KL term is still fading in."""
+    points = [
+        each for each in zip(curve["step"], curve["elbo"], strict=True) if each[0] >= annealing
+    ]
+    for window in zip(*(points[start:] for start in range(_WINDOW)), strict=False):
+        if sum(elbo for _, elbo in window) / _WINDOW >= bound:
+            return int(window[-1][0]) + 1
     return None

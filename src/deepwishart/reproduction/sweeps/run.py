@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import math
+import subprocess
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
+import deepwishart
 from deepwishart._support.arguments import resolve_device
 from deepwishart._support.machine import threads
-from deepwishart.bound import elbo
-from deepwishart.estimators import ScaledModel, Standardiser, estimate_elbo, score
-from deepwishart.model import DeepKernelProcess
+from deepwishart.estimators import ScaledModel, estimate_elbo, score
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.reproduction.datasets import Dataset, Split
-from deepwishart.reproduction.published import published
-from deepwishart.reproduction.sweeps.curves import thin, time_to_bound
+from deepwishart.reproduction.sweeps.curves import thin
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings, model_defaults
-from deepwishart.reproduction.sweeps.versions import versions
 from deepwishart.spec import ModelSpec
-from deepwishart.start import make_model
 from deepwishart.training import (
     CheckpointError,
     CheckpointStore,
     History,
-    ProgressEvent,
     Protocol,
     TrainingError,
     adjust_protocol,
@@ -65,19 +60,6 @@ def structure(
     return ModelSpec(num_features, process=spec.process, depth=spec.depth, **options)
 
 
-def make_scaled(
-    model: ModelSpec, X: np.ndarray, y: np.ndarray, *, device: str | torch.device, **options: Any
-) -> ScaledModel:
-    """A model of data ``(N, num_features)`` and ``(N, 1)`` in any units; ``options`` are those of
-    :func:`deepwishart.start.make_model`."""
-    scalings = Standardiser.fit(X), Standardiser.fit(y)
-    data = (
-        torch.as_tensor(scaling.forward(values), dtype=model.torch_dtype)
-        for scaling, values in zip(scalings, (X, y), strict=True)
-    )
-    return ScaledModel(make_model(model, *data, **options).to(device), *scalings)
-
-
 def run(
     spec: RunSpec,
     settings: Settings,
@@ -85,10 +67,9 @@ def run(
     checkpoint_dir: Path,
     *,
     execution: Execution | None = None,
-    progress: Callable[[ProgressEvent], None] | None = None,
 ) -> Outcome:
     """Carry out a run, from the newest checkpoint in ``checkpoint_dir``, a directory of its own, if
-    there is one; ``progress`` is called after every training step.
+    there is one.
 
     A run that fails numerically is an outcome too. Anything else that goes wrong (a full disk, no
     memory) is raised.
@@ -113,11 +94,10 @@ def run(
     X, y, history = split.X_train, split.y_train[:, None], History()
 
     def train() -> ScaledModel:
-        place: dict[str, Any] = {"device": device, "start": settings.start}
-        scaled = make_scaled(model, X, y, seed=spec.seed, **place)
+        start: dict[str, Any] = {"seed": spec.seed, "start": settings.start}
+        scaled = ScaledModel.build(model, X, y, device=device, **start)
         data = scaled.standardise(X, y)
-        _warm_up(scaled.model, *data)
-        options: dict[str, Any] = {"history": history, "progress": progress, "checkpoints": store}
+        options: dict[str, Any] = {"history": history, "checkpoints": store}
         run_training(scaled.model, *data, protocol, seed=spec.seed, **options)
         if history.stopped_by == "interrupt":
             raise KeyboardInterrupt
@@ -136,14 +116,14 @@ def run(
             numbers = _evaluate(scaled, split, settings, spec.seed)
         except NUMERICAL_ERRORS as error:
             numbers = {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
-    curve, usual = thin(history), model_defaults()
+    usual = model_defaults()
     chosen = {k: v for k, v in model.to_dict().items() if k in usual and v != usual[k]}
     record = {
         **spec.to_dict(),
         "status": "ok",
         "num_train": num_rows,
         "num_test": len(split.X_test),
-        "versions": versions(),
+        "versions": _versions(),
         "settings": {
             "model": chosen,
             **{name: getattr(settings, name) for name in ("start", "elbo_samples", "test_samples")},
@@ -153,18 +133,22 @@ def run(
         },
         **numbers,
         **_timings(history, protocol, num_rows),
-        **_time_to_published(spec, curve, protocol),
         "finished_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    return Outcome(record, curve)
+    return Outcome(record, thin(history))
 
 
-@torch.no_grad()
-def _warm_up(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
-    """Load, or on a new machine compile, whatever is needed, before the clock starts."""
-    source = torch.Generator(model.device).manual_seed(0)
-    with suppress(*NUMERICAL_ERRORS):  # training deals with those better
-        elbo(model, X[:100], y[:100], num_data=len(X[:100]), num_samples=2, generator=source)
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Of the packages that matter, and the commit where this one is in a git repository."""
+    found = {package.__name__: package.__version__ for package in (deepwishart, torch, np)}
+    # With a file of ours: an installation may be within somebody else's repository.
+    command = ["git", "rev-parse", "HEAD", "HEAD:./__init__.py"]
+    with suppress(OSError, subprocess.CalledProcessError):
+        place: dict[str, Any] = {"cwd": Path(deepwishart.__file__).parent, "text": True}
+        said = subprocess.run(command, capture_output=True, check=True, **place)
+        found["commit"] = said.stdout[:12]
+    return found
 
 
 def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, float]:
@@ -178,17 +162,6 @@ def _timings(history: History, protocol: Protocol, num_rows: int) -> dict[str, f
         "steps": len(history),
         "recoveries": len(history.recoveries),
     }
-
-
-def _time_to_published(
-    spec: RunSpec, curve: dict[str, list[float]], protocol: Protocol
-) -> dict[str, float]:
-    """Steps and seconds until the published mean ELBO; nothing if there is none, or none yet."""
-    paper = published("elbo", spec.dataset, spec.process, spec.depth)
-    reached = paper and time_to_bound(curve, paper.mean, protocol.kl_anneal)
-    if not reached:
-        return {}
-    return {"steps_to_published": reached.steps, "seconds_to_published": reached.seconds}
 
 
 def _evaluate(scaled: ScaledModel, split: Split, settings: Settings, seed: int) -> dict[str, Any]:

@@ -65,9 +65,6 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         """The run that a mapping with (at least) the seven fields describes."""
-        for name, kind in cls.__annotations__.items():
-            if type(values[name]).__name__ != kind:
-                raise TypeError(f"{name} must be of type {kind}, got {values[name]!r}.")
         return cls(**{name: values[name] for name in cls.__annotations__})
 
 
@@ -99,7 +96,6 @@ class Settings:
     start: str = "inputs"
 
     def __post_init__(self) -> None:
-        _at_least_one(self)
         if self.learning_rate is not None and not 0.0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate}.")
 
@@ -136,12 +132,12 @@ def defaults(owner: type) -> dict[str, Any]:
     >>> defaults(Execution)
     {'threads': 1, 'device': 'cpu', 'checkpoint_every': 500}
     """
-    found: dict[str, Any] = {}
+    found = {}
     for each in dataclasses.fields(owner):
-        if each.default is not dataclasses.MISSING:
-            found[each.name] = each.default
-        elif each.default_factory is not dataclasses.MISSING:
+        if each.default_factory is not dataclasses.MISSING:
             found[each.name] = each.default_factory()
+        elif each.default is not dataclasses.MISSING:
+            found[each.name] = each.default
     plain: dict[str, Any] = json.loads(json.dumps(found))
     return plain
 
@@ -165,7 +161,6 @@ class Execution:
     checkpoint_every: int = 500
 
     def __post_init__(self) -> None:
-        _at_least_one(self)
         check_choice("device", self.device, DEVICES)
 
 
@@ -225,9 +220,3 @@ def expand(
         for split, dataset, depth, process, seed in combinations
         if split < num_splits[dataset]
     ]
-
-
-def _at_least_one(owner: Settings | Execution) -> None:
-    for name, value in vars(owner).items():
-        if isinstance(value, int) and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")

@@ -4,8 +4,8 @@ A results directory holds
 
 - ``runs.jsonl``: one record per finished run, appended and flushed to disk line by line,
 - ``curves/<run>.json``: training curves, written before the run's record,
-- ``checkpoints/<run>/``: unfinished runs; deleted once the run's record is on disk,
-- ``logs/``: what the workers had to say.
+- ``checkpoints/<run>/``: unfinished runs, and what their workers had to say; deleted once the run's
+  record is on disk.
 
 Only one process writes, the one that conducts the sweep, and it holds a lock while it does. A
 process killed in the middle of a line leaves a torn last line, which is not a record: readers skip
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class ResultsStore:
         self._runs = self.directory / "runs.jsonl"
 
     def records(self) -> dict[RunSpec, dict[str, Any]]:
-        """Records of all finished runs, in the order in which they finished."""
+        """Records of all finished runs; of a run that was done again, the last one."""
         records, bad, lines = self.read()
         if bad and bad[0] < len(lines):
             raise ResultsError(
@@ -82,11 +82,6 @@ class ResultsStore:
         """Where a run keeps its checkpoints."""
         return self.directory / "checkpoints" / spec.key
 
-    @property
-    def log_dir(self) -> Path:
-        """Where workers write what they have to say."""
-        return self.directory / "logs"
-
     @contextmanager
     def writing(self) -> Iterator[None]:
         """The right to write; one process at a time. Repairs what an earlier one left behind."""
@@ -104,16 +99,16 @@ class ResultsStore:
     def add(self, record: Mapping[str, Any], curve: Mapping[str, list[float]]) -> None:
         """Write down a finished run, for good when this returns."""
         spec = RunSpec.from_dict(record)
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         path = self._curve_path(spec)
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, json.dumps(curve, separators=(",", ":"), allow_nan=False))
-        _append(self._runs, _line(record).encode())
+        with open(self._runs, "ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self.directory)
         self._discard_checkpoints(spec)
-
-    def forget(self, unwanted: set[RunSpec]) -> None:
-        """Take records out, so that their runs are done again."""
-        kept = [_line(record) for spec, record in self.records().items() if spec not in unwanted]
-        write_atomically(self._runs, "".join(kept))
 
     def _curve_path(self, spec: RunSpec) -> Path:
         return self.directory / "curves" / f"{spec.key}.json"
@@ -122,21 +117,14 @@ class ResultsStore:
         shutil.rmtree(self.checkpoint_dir(spec), ignore_errors=True)
 
 
-def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+def pending(
+    specs: Sequence[RunSpec], store: ResultsStore, *, retry_failed: bool = False
+) -> list[RunSpec]:
+    """The runs that have no record yet, or, with ``retry_failed``, a record of failure.
 
-
-def _append(path: Path, content: bytes) -> None:
-    """Append to a file and flush it to disk; all of it or nothing."""
-    new = not path.exists()
-    with open(path, "ab", buffering=0) as file:
-        length = file.tell()
-        try:
-            while content:
-                content = content[os.write(file.fileno(), content) :]
-            os.fsync(file.fileno())
-        except BaseException:
-            file.truncate(length)
-            raise
-    if new:
-        sync_directory(path.parent)
+    >>> pending([RunSpec("yacht", 0, "dwp", 2)], ResultsStore("a_new_directory"))[0].key
+    'yacht-split00-dwp-depth2-seed0-paper'
+    """
+    records = store.records().items()
+    done = {spec for spec, record in records if record["status"] == "ok" or not retry_failed}
+    return [spec for spec in specs if spec not in done]
