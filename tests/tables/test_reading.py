@@ -14,11 +14,16 @@ from deepwishart.tables import (
     TableEncoder,
     TableError,
     open_table,
-    read_table,
     read_targets,
     reading,
 )
 from deepwishart.tables.dialect import find_dialect
+
+
+def read_table(path, dialect=None):
+    with open_table(path, dialect) as table:
+        return table.read()
+
 
 TEXT = 'größe;ort;y\n1,5;"a;b, c";10\n-2,25e3;São Paulo;20\n 3 ;x;30,0\n'
 ROWS = [("1.5", "a;b, c", "10"), ("-2.25e3", "São Paulo", "20"), (" 3 ", "x", "30.0")]

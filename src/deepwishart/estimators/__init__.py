@@ -11,8 +11,7 @@ Estimators, the sweeps over the paper's experiments and the demonstrations all g
 """
 
 from deepwishart.estimators.base import DeepKernelEstimator, inducing_points
-from deepwishart.estimators.class_predictive import ClassPredictive, number_classes
-from deepwishart.estimators.classifier import DeepKernelClassifier
+from deepwishart.estimators.classifier import ClassPredictive, DeepKernelClassifier, number_classes
 from deepwishart.estimators.evaluation import (
     Bound,
     estimate_elbo,

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 import os
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -123,14 +122,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         them; with ``reset``, learn which."""
         return inputs, None
 
-    @abstractmethod
-    def _describe_targets(self) -> dict[str, Any]:
-        """What a saved model has to know of its targets, as plain data."""
-
-    @abstractmethod
-    def _recall_targets(self, config: dict[str, Any]) -> None:
-        """Take up what :meth:`_describe_targets` said."""
-
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -143,6 +134,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             y: targets ``(N,)`` or ``(N, D)``.
         """
         checks.check_parameters(self.get_params(deep=False))
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None.")
         self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         targets = self._check_targets(y, reset=not continuing)
@@ -272,13 +265,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 "knows no more than mean and spread of y: training has failed, or was too short. "
                 "Use depth='auto' or depth=1, increase max_iter, and look for outliers in X and y.",
                 stacklevel=3,
-            )
-        asked = self.n_inducing
-        if self.verbose and not isinstance(asked, str) and self.n_inducing_ < asked:
-            print(
-                f"Using {self.n_inducing_} inducing points instead of "
-                f"n_inducing={asked}: X has no more distinct rows.",
-                file=sys.stderr,
             )
 
     # ---- prediction -------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class TableEncoder:
         """Decide what each column is.
 
         Args:
-            table: training table, as :func:`~deepwishart.tables.read_table` gives it.
+            table: training table, as :func:`~deepwishart.tables.open_table` reads it.
             ignore: columns that are no inputs: targets, and columns to leave out.
             categorical: columns of numbers that are categories, such as post codes.
             impute: ``None`` or ``"median"``.
@@ -253,23 +253,21 @@ def _take_unseen(
     """Categories as an expression that has known ones only, or ``TableError`` naming all others."""
     if unseen not in ("error", "other"):
         raise TableError(unknown("unseen", unseen, ("error", "other")))
-    known = {*column.categories, None}
-    pairs = zip(reversed(values.to_list()), reversed(rows), strict=True)
-    new = {value: row for value, row in pairs if value not in known}  # the first row of each
-    new = dict(sorted(new.items(), key=lambda pair: pair[1]))
+    known, new = {*column.categories, None}, {}  # the first row of each that is not known
+    for value, row in zip(values.to_list(), rows, strict=True):
+        if value not in known:
+            new.setdefault(value, row)
     if not new:
         return part
     if unseen == "other":
         other = next((each for each in column.categories if each.lower() == "other"), None)
         return part.replace_strict(dict.fromkeys(new, other), default=part)
-    named = ", ".join(
-        f"{quoted(value)} (first in row {row})" for value, row in list(new.items())[:20]
-    )
+    some = list(new.items())[:20]
+    named = ", ".join(f"{quoted(value)} (first in row {row})" for value, row in some)
     rest = f" and {len(new) - 20} more" if len(new) > 20 else ""
     raise TableError(
-        f"Column {quoted(column.name)} has "
-        f"{'a category' if len(new) == 1 else f'{len(new)} categories'} that the training data did "
-        f"not have: {named}{rest}.{suggest(next(iter(new)), column.categories, cutoff=0.5)} Known "
+        f"Column {quoted(column.name)} has {len(new)} categories that the training data did not "
+        f"have: {named}{rest}.{suggest(some[0][0], column.categories, cutoff=0.5)} Known "
         f"categories: {listing(column.categories)}. --unseen prior or --unseen other predicts "
         "nevertheless."
     )
