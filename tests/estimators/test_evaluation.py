@@ -96,10 +96,11 @@ def test_the_standard_error_is_that_of_repetitions(scaled, data):
 
 def test_rows_in_chunks_are_all_rows(scaled, data, monkeypatch):
     """Depth one has no Monte Carlo noise."""
-    model = dw.build("dwp", *scaled.standardise(*data), depth=1, num_inducing=8)
-    whole = estimate_elbo(model, *scaled.standardise(*data), num_samples=1)
+    tensors = scaled.standardise(*data)
+    model = dw.build("dwp", *tensors, depth=1, num_inducing=8)
+    whole = estimate_elbo(model, *tensors, num_samples=1)
     monkeypatch.setattr("deepwishart.estimators.evaluation._BLOCK_ELEMENTS", 7 * 8 * 10)
-    chunked = estimate_elbo(model, *scaled.standardise(*data), num_samples=1)
+    chunked = estimate_elbo(model, *tensors, num_samples=1)
     assert chunked.mean == pytest.approx(whole.mean, rel=1e-12)
     assert whole.standard_error < 1e-12
 
@@ -122,6 +123,7 @@ def test_a_column_of_counts_is_what_a_model_of_it_would_say(data):
 def test_predictions_that_are_no_numbers_are_refused(scaled, data):
     X, _ = data
     damaged = copy.deepcopy(scaled)
+    damaged.forget()
     with torch.no_grad():
         damaged.model.likelihood.log_noise.fill_(math.nan)
     with pytest.raises(FloatingPointError, match=r"row 0 of X is no finite number.*train again"):

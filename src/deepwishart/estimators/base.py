@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepwishart._support.arguments import resolve_device, whole_number
+from deepwishart._support.arguments import resolve_device
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance
@@ -282,7 +282,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         Returns:
             ``(N, n_samples)``, or ``(N, D, n_samples)`` for targets that came as a table.
         """
-        whole_number("n_samples", n_samples)
         distribution = self.predict_distribution(X)
         seed = self.seed_
         if random_state is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -92,26 +93,22 @@ def check_numeric(table: Any, what: str = "X") -> Any:
     if hasattr(table, "collect") and hasattr(table, "lazy"):
         raise TypeError(f"{what} is a lazy frame; call .collect() on it first.")
     for index, values in enumerate(_columns(table)):
-        label = _label(index, column_names(table), what)
-        if values.dtype.kind in "Mm":
-            raise ValueError(
-                f"{label} holds dates or durations; give numbers instead, for example days since "
-                "the first date."
-            )
         for value in values if values.dtype.kind not in "biufc" else ():
-            if isinstance(value, str | bytes):
-                raise ValueError(
-                    f"{label} holds text, for example {str(value)!r}. Convert it to numbers, or "
-                    "encode categories first, for example with sklearn.preprocessing.OneHotEncoder "
-                    "in a pipeline."
-                )
             if value is None or type(value).__name__ == "NAType" or isinstance(value, complex):
                 continue  # missing values and complex numbers have messages of their own
             try:
+                if isinstance(value, str | bytes | datetime.date | np.datetime64 | np.timedelta64):
+                    raise ValueError(
+                        "encode text, for example with sklearn.preprocessing.OneHotEncoder in a "
+                        "pipeline, and give dates as days since the first"
+                    )
                 float(value)
             except (ArithmeticError, TypeError, ValueError) as error:
-                found = f"{label} holds {shown(value)}, which is no number: {error}."
-                raise TypeError(found) from None
+                label = _label(index, column_names(table), what)
+                kind = ValueError if isinstance(error, ValueError) else TypeError
+                held = shown(str(value) if isinstance(value, str) else value)
+                found = f"{label} holds {held}, which is no number: {error}."
+                raise kind(found) from None
     return table
 
 

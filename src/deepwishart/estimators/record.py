@@ -54,7 +54,7 @@ def to_record(estimator: DeepKernelEstimator) -> Record:
     learned = {name: known[each] for name, each in _LEARNED.items() if each in known}
     config = {
         "estimator": type(estimator).__name__,
-        "parameters": {k: _plain(k, v) for k, v in estimator.get_params(deep=False).items()},
+        "parameters": {k: _plain(v) for k, v in estimator.get_params(deep=False).items()},
         "spec": spec,
         "num_inducing": estimator.n_inducing_,
         "single_column": estimator._single_column,
@@ -92,7 +92,7 @@ def from_record(
         given = config["parameters"] | ({} if device is None else {"device": device})
         if isinstance(given.get("protocol"), dict):
             given["protocol"] = Protocol(**given["protocol"])
-        if isinstance(given.get("class_weight"), list):  # JSON has no keys but text
+        if isinstance(given.get("class_weight"), list):
             given["class_weight"] = dict(given["class_weight"])
         estimator: Any = kind(**given)
         checks.check_parameters(estimator.get_params(deep=False))
@@ -259,17 +259,14 @@ def _are_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(map(is_number, values))
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A constructor parameter as JSON can hold it."""
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # what it decided is in the seed
     if isinstance(value, Protocol):
         return asdict(value)
-    if name == "class_weight" and isinstance(value, Mapping):
-        return [[_plain(name, label), _plain(name, weight)] for label, weight in value.items()]
+    if isinstance(value, Mapping):  # of the weights of classes; JSON has no keys but text
+        return [[_plain(each) for each in pair] for pair in value.items()]
     if isinstance(value, torch.device | os.PathLike):
         return str(value)
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ModelFileError(f"The parameter {name}={value!r} cannot be saved as plain data.")
+    return value.item() if isinstance(value, np.generic) else value

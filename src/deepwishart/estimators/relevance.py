@@ -32,12 +32,6 @@ class Relevance(NamedTuple):
     importance: float | None
     standard_error: float | None
 
-    def lost(self) -> str:
-        """The importance in words, with its error."""
-        if self.importance is None or self.standard_error is None:
-            return ""
-        return f"{round(self.importance, 3) + 0.0:.3f} ± {self.standard_error:.3f}"  # no -0.000
-
 
 class Dependence(NamedTuple):
     """The average prediction where an input is set to each of G values, ``(G, D)``, with the ends
