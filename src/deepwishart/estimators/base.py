@@ -288,7 +288,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             seed = int(check_random_state(random_state).randint(2**31 - 1))
         # The prediction itself has used up the stream of seed_, which noise must not repeat.
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
-        return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
+        return np.moveaxis(distribution.sample(n_samples, generator), 0, -1)
 
     relevance = relevance  # a method with a file of its own
 

@@ -37,6 +37,7 @@ Record = tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]
 _CONFORMITY = "conformity_scores"
 _TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 _LEARNED = {"classes": "classes_", "exposure": "_exposure_column"}  # from targets and inputs
+_SCALED = ("input", "target")
 _MOST = 2**31
 # Elements of what has no tensor of its size in a file (features of a wide layer, integration nodes
 # of many classes): more than any stored tensor, but not memory without end.
@@ -106,8 +107,8 @@ def from_record(
         model.to(resolve_device(estimator.device))
     except _WRONG as error:
         raise ModelFileError(f"The saved model does not describe an estimator: {error}") from error
-    scalings = (Standardiser.from_dict(config[f"{name}_scaling"]) for name in ("input", "target"))
-    estimator._scaled, estimator.spec_ = ScaledModel(model, *scalings), spec
+    inputs, targets = (Standardiser.from_dict(config[f"{what}_scaling"]) for what in _SCALED)
+    estimator._scaled, estimator.spec_ = ScaledModel(model, inputs, targets), spec
     estimator._single_column, estimator.seed_ = config["single_column"], config["seed"]
     estimator.n_features_in_, estimator.n_outputs_ = spec.num_features, spec.num_outputs
     estimator.n_inducing_, estimator.n_iter_ = config["num_inducing"], len(estimator.history_)
@@ -180,16 +181,13 @@ def _check_data(config: Mapping[str, Any], spec: ModelSpec) -> None:
     texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
     named = names is None or (texts and len(names) == spec.num_features)
     require(named, "feature_names are not as many as num_features")
-    for what, length in (
-        ("input_scaling", spec.num_features),
-        ("target_scaling", spec.num_outputs),
-    ):
-        scaling = config.get(what)
+    for what, length in zip(_SCALED, (spec.num_features, spec.num_outputs), strict=True):
+        scaling = config.get(f"{what}_scaling")
         for name in ("magnitude", "location", "spread"):
             values: Any = scaling.get(name) if isinstance(scaling, dict) else None
             fits = _are_numbers(values) and len(values) == length
             positive = name == "location" or (fits and min(values) > 0)
-            require(fits and positive, f"{name} of {what} is no list of {length} numbers")
+            require(fits and positive, f"{name} of {what}_scaling is no list of {length} numbers")
 
 
 def _check_likelihood(config: Mapping[str, Any], spec: ModelSpec, most: int) -> None:

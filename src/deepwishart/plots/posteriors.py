@@ -68,8 +68,8 @@ def posteriors(
                 axes.plot(inputs, sample, color=line, linewidth=1.0)
         row[3].fill_between(inputs, mean - 2 * stddev, mean + 2 * stddev, color=colour, **_BAND)
         row[3].plot(inputs, mean, color=colour, **_MEAN)
-        for axes in row[2:] if data is not None else ():
-            axes.plot(*(as_array(part).ravel() for part in data), **_DATA)
+        for axes in row[2:]:
+            axes.plot(*(as_array(part).ravel() for part in data or ((), ())), **_DATA)
         tidy(row[0], title=f"{name}: first layer, $f_1$", ylabel="feature $f_1$")
         tidy(row[1], title=f"{name}: first layer, $f_2$", ylabel="feature $f_2$")
         tidy(row[2], title=f"{name}: posterior functions", ylabel=target)

@@ -24,7 +24,8 @@ MISSING = (
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 _PLAIN = (*_TEXT, pl.Boolean, pl.Date, pl.Datetime)
-_WANTED = {"number": "a finite number", "boolean": "true or false", "date": "an ISO date"}
+_WANTED = {"number": "a number of at most 1e300", "boolean": "true or false", "date": "an ISO date"}
+_LARGEST = 1e300  # models compute a little beyond their data
 _MOST_CLASSES = 100
 
 
@@ -123,8 +124,8 @@ def read_values(
     """Columns as finite numbers, or as trimmed text if they hold categories; null where missing.
 
     Dates are days since 1970. ``kinds`` are those of the columns to read, ``rows`` the numbers of
-    the rows, from 1 on if ``None``. Values that cannot be read, or are infinite, become null, and
-    there is a sentence about each column that has any.
+    the rows, from 1 on if ``None``. Values that cannot be read, or are beyond 1e300, become null,
+    and there is a sentence about each column that has any.
 
     >>> table = pl.DataFrame({"x": ["1", " 2.5 ", "NA"], "new": ["True", None, "0"]})
     >>> read_values(table, {"x": "number", "new": "boolean"})[0].rows()
@@ -148,7 +149,7 @@ def read_values(
             reader = lower.replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
         elif kind == "number":
             reader = reader.cast(pl.Float64, strict=False)
-            reader = pl.when(reader.is_finite()).then(reader)
+            reader = pl.when(reader.abs() <= _LARGEST).then(reader)
         elif kind == "date":
             reader = days_of(reader)
         readers.append(reader.alias(number))
@@ -183,8 +184,8 @@ def read_targets(
     """Target columns as numbers, ``(N, D)``; NaN where one is missing.
 
     Raises:
-        TableError: a column that does not exist, is given twice, is no column of numbers, or is
-            constant.
+        TableError: a column that does not exist, is given twice, is constant, or has values that
+            cannot be read.
 
     >>> read_targets(pl.DataFrame({"x": [1, 2], "y": ["0.5", "NA"]}), ["y"]).tolist()
     [[0.5], [nan]]
@@ -196,20 +197,13 @@ def read_targets(
     problems = Problems()
     for name in names:
         column = values[name].rename("").drop_nulls()  # polars takes "^x$" for a pattern of names
-        if table[name].dtype == pl.Boolean or column.is_empty():
-            text = as_text(pl.DataFrame([table[name].alias("")]), missing).to_series().drop_nulls()
-            found = f"{quoted(text[0])}, for example" if len(text) else "no values at all"
-            problems.append(
-                f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
-                "to be a number for regression."
-            )
-        elif name in odd:
+        if name in odd:
             problems.append(odd[name])
-        elif column.n_unique() == 1 and len(column) > 1:
-            problems.append(
-                f"The target {quoted(name)} is {column[0]:g} in every row; there is nothing to "
-                "predict."
+        elif column.is_empty() or (len(column) > 1 and column.n_unique() == 1):
+            found = (
+                "has no values at all" if column.is_empty() else f"is {column[0]:g} in every row"
             )
+            problems.append(f"The target {quoted(name)} {found}; there is nothing to predict.")
     problems.settle()
     return values.fill_null(math.nan).to_numpy()
 

@@ -253,7 +253,8 @@ def _take_unseen(
     """Categories as an expression that has known ones only, or ``TableError`` naming all others."""
     if unseen not in ("error", "other"):
         raise TableError(unknown("unseen", unseen, ("error", "other")))
-    known, new = {*column.categories, None}, {}  # the first row of each that is not known
+    known = {*column.categories, None}
+    new: dict[str, int] = {}  # the first row of each
     for value, row in zip(values.to_list(), rows, strict=True):
         if value not in known:
             new.setdefault(value, row)
