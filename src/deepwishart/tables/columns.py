@@ -24,7 +24,11 @@ MISSING = (
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 _PLAIN = (*_TEXT, pl.Boolean, pl.Date, pl.Datetime)
-_WANTED = {"number": "a number of at most 1e300", "boolean": "true or false", "date": "an ISO date"}
+_WANTED = {
+    "number": "a finite number of at most 1e300",
+    "boolean": "true or false",
+    "date": "an ISO date",
+}
 _LARGEST = 1e300  # models compute a little beyond their data
 _MOST_CLASSES = 100
 
