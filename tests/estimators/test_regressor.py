@@ -38,32 +38,6 @@ def test_predictions_are_repeatable_and_seeded(make, data, fitted):
     assert np.abs(other.predict(X) - fitted.predict(X)).max() > 1e-6
 
 
-@pytest.mark.parametrize("process", PROCESSES)
-def test_a_row_does_not_depend_on_its_neighbours(process, make, data):
-    X, y = data
-    regressor = make(process).fit(X, y)
-    mean, std = regressor.predict(X, return_std=True)
-    one_by_one = [regressor.predict(row[None], return_std=True) for row in X]
-    np.testing.assert_allclose(np.concatenate([m for m, _ in one_by_one]), mean, rtol=1e-6)
-    np.testing.assert_allclose(np.concatenate([s for _, s in one_by_one]), std, rtol=1e-6)
-    backwards = regressor.predict(X[::-1])[::-1]
-    np.testing.assert_allclose(backwards, mean, rtol=1e-6)
-
-
-def test_streaming_in_small_chunks_changes_nothing(monkeypatch, data, fitted):
-    X, y = data
-    whole = fitted.predict_distribution(X)
-    monkeypatch.setattr("deepwishart.predict._KEEP_ELEMENTS", 0)
-    monkeypatch.setattr("deepwishart.posterior._BLOCK_ELEMENTS", 7 * 12 * 10)
-    streamed = fitted.predict_distribution(X)
-    sizes = [mean.shape[1] for mean, _ in streamed.components()]
-    assert sum(sizes) == len(X) and len(sizes) > 5
-    np.testing.assert_allclose(streamed.mean, whole.mean, rtol=1e-5)
-    np.testing.assert_allclose(streamed.stddev, whole.stddev, rtol=1e-5)
-    np.testing.assert_allclose(streamed.log_prob(y), whole.log_prob(y), rtol=1e-5)
-    np.testing.assert_allclose(streamed.quantile(0.3), whole.quantile(0.3), rtol=1e-5)
-
-
 def test_intervals_are_quantiles_and_quantiles_invert_the_distribution(data, fitted):
     X, _ = data
     lower, upper = fitted.predict_interval(X, coverage=0.5)
@@ -117,14 +91,6 @@ def test_units_of_the_data_are_units_of_the_answer(make, data):
         scaled.log_prob(shrunk, y * 2.0**20), plain.log_prob(X, y) - 20 * math.log(2), rtol=1e-12
     )
     assert scaled.elbo_ == plain.elbo_
-
-
-def test_log_prob_is_the_density_of_the_mixture(data, fitted):
-    X, y = data
-    ((mean, std),) = fitted.predict_distribution(X).components()
-    density = np.exp(-0.5 * ((y - mean[..., 0]) / std[..., 0]) ** 2) / std[..., 0]
-    expected = np.log(density.mean(0) / math.sqrt(2 * math.pi))
-    np.testing.assert_allclose(fitted.log_prob(X, y), expected, rtol=1e-9)
 
 
 def test_several_target_columns(make, data):
