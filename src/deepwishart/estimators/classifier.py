@@ -29,7 +29,6 @@ class ClassPredictive:
 
     Attributes:
         log_probs: log probability of every class, ``(N, C)``.
-        num_samples: number of posterior samples in the mixture.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
@@ -42,13 +41,9 @@ class ClassPredictive:
 
     def __init__(self, predictive: Predictive, classes: np.ndarray) -> None:
         self.numbered, self.classes = predictive, classes
-        self.num_samples = predictive.num_samples
         log_probs = predictive.log_probs.cpu().numpy().astype(np.float64)
         # Rounding, in single precision above all, leaves sums that are not quite one.
         self.log_probs = log_probs - np.logaddexp.reduce(log_probs, axis=1, keepdims=True)
-
-    def __len__(self) -> int:
-        return len(self.numbered)
 
     @property
     def probs(self) -> np.ndarray:
@@ -63,9 +58,10 @@ class ClassPredictive:
     def log_prob(self, y: Any) -> np.ndarray:
         """Log probability of each row's label, ``(N,)``."""
         labels = np.asarray(y)
-        if labels.shape != (len(self),):
-            raise ValueError(f"y must be {len(self)} labels, got shape {labels.shape}.")
-        return self.log_probs[np.arange(len(self)), number_classes(labels, self.classes)]
+        rows = len(self.log_probs)
+        if labels.shape != (rows,):
+            raise ValueError(f"y must be {rows} labels, got shape {labels.shape}.")
+        return self.log_probs[np.arange(rows), number_classes(labels, self.classes)]
 
     def sample(self, num_samples: int = 1, generator: torch.Generator | None = None) -> np.ndarray:
         """Draws of the labels, ``(num_samples, N)``; each picks one posterior sample for all

@@ -181,7 +181,6 @@ class RescaledPredictive:
         column: the marginal distribution of one target, as a vector; ``None``: all of them.
 
     Attributes:
-        num_samples: number of components of the mixture.
         gaussian: whether components are Gaussian, one for each posterior sample.
         discrete: whether targets are counts.
 
@@ -197,13 +196,9 @@ class RescaledPredictive:
         self, predictive: Predictive, scaling: Standardiser, column: int | None = None
     ) -> None:
         self.standardised, self.scaling = predictive, scaling
-        self.num_samples = predictive.num_samples
         self.gaussian, self.discrete = predictive.gaussian, predictive.discrete
         self._single = column is not None
         self._columns = slice(None) if column is None else slice(column, column + 1)
-
-    def __len__(self) -> int:
-        return len(self.standardised)
 
     def column(self, index: int) -> RescaledPredictive:
         """The marginal distribution of one target, which :mod:`deepwishart.metrics` scores."""
@@ -264,7 +259,7 @@ class RescaledPredictive:
 
     def standardise(self, y: Any) -> Tensor:
         """Targets in standardised units, ``(N, D)``, zero where they are not looked at."""
-        values, (rows, scaling) = _numpy(tensor("y", y)), (len(self), self.scaling)
+        values, (rows, scaling) = _numpy(tensor("y", y)), (len(self.standardised), self.scaling)
         every = np.tile(scaling.inverse(np.zeros(len(scaling.scale))), (rows, 1))
         table = every[:, self._columns]
         if values.shape != table.shape and not (table.shape[1] == 1 and values.shape == (rows,)):
