@@ -6,7 +6,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from deepwishart.estimators import DeepKernelRegressor, record
-from deepwishart.estimators.regressor import conformal_quantile
+from deepwishart.estimators.evaluation import conformal_quantile
 from deepwishart.persistence import ModelFileError
 
 

@@ -2,7 +2,7 @@
 
 Estimators, the sweeps over the paper's experiments and the demonstrations all go this way::
 
-    scaled = ScaledModel.build("dwp", X, y, depth=2)  # standardise, build
+    scaled = ScaledModel.build(ModelSpec(num_features), X, y)  # standardise, build
     data = scaled.standardise(X, y)
     protocol = adjust_protocol("fast", len(X), max_iter=500)
     history = run_training(scaled.model, *data, protocol)  # train

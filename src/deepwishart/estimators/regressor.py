@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from deepwishart._support.arguments import number
 from deepwishart.estimators import checks
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.evaluation import conformal_quantile
 from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
@@ -271,23 +271,3 @@ def _counts(likelihood: str | Likelihood) -> bool:
     if isinstance(likelihood, str):
         return issubclass(checks.LIKELIHOODS.get(likelihood, Gaussian), CountLikelihood)
     return isinstance(likelihood, CountLikelihood)
-
-
-def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
-    r"""The :math:`\lceil (n + 1) c \rceil`-th smallest of n scores, for each column.
-
-    Split conformal prediction: if the score of a new row is exchangeable with the others, ``(n,
-    D)``, it is at most this with probability :math:`c` or more, and, where no two are equal, no
-    more than :math:`c + 1/(n + 1)` (Vovk, Gammerman and Shafer, 2005).
-
-    >>> conformal_quantile(np.arange(1.0, 10.0)[:, None], coverage=0.8)
-    array([8.])
-    """
-    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
-    if rank > len(scores):
-        raise ValueError(
-            f"coverage={coverage:g} needs at least {math.ceil(coverage / (1 - coverage) - 1e-9)} "
-            f"calibration rows, there are {len(scores)}. Call calibrate with more rows, or ask for "
-            "less."
-        )
-    return np.sort(scores, axis=0)[rank - 1]

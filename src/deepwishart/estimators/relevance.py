@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from deepwishart.estimators.evaluation import conformal_quantile
 from deepwishart.likelihoods import ClassLikelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 from deepwishart.model import DeepKernelProcess
@@ -143,12 +144,13 @@ def dependence(
         num_functions: functions to draw.
     """
     curves = sampled_dependence(estimator, X, columns, values, num_functions, estimator.seed_)
-    likelihood = estimator.model_.likelihood
-    band = simultaneous_band(curves, 0.9)
-    if isinstance(likelihood, ClassLikelihood | CountLikelihood):
-        highest = 1.0 if isinstance(likelihood, ClassLikelihood) else None
-        band = [end.clip(0.0, highest) for end in band]
-    return Dependence(curves.mean(0), *band)
+    mean, spread = curves.mean(0), curves.std(0, ddof=1)
+    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
+    reach = conformal_quantile(distance.max(1), 0.9) * spread
+    classes = isinstance(estimator.model_.likelihood, ClassLikelihood)
+    counts = isinstance(estimator.model_.likelihood, CountLikelihood)
+    lowest, highest = 0.0 if classes or counts else -np.inf, 1.0 if classes else np.inf
+    return Dependence(mean, *(np.clip(mean + side * reach, lowest, highest) for side in (-1, 1)))
 
 
 def sampled_dependence(
@@ -173,22 +175,6 @@ def sampled_dependence(
     curves: np.ndarray = expected.reshape(num_functions, *shape, -1).mean(2)
     fits = curves.shape[-1] == len(scaled.targets.scale)
     return scaled.targets.inverse(curves) if fits else curves
-
-
-def simultaneous_band(curves: np.ndarray, coverage: float) -> list[np.ndarray]:
-    r"""Lower and upper end, ``(G, D)``, of a band that whole curves lie in, for each column:
-    :math:`m_g \pm k s_g`, where :math:`k` is the :math:`\lceil (S + 1) c \rceil`-th smallest of
-    :math:`\max_g |f_{sg} - m_g| / s_g` over the S ``curves``, ``(S, G, D)``.
-
-    >>> lower, upper = simultaneous_band(np.random.default_rng(0).normal(size=(99, 5, 1)), 0.9)
-    >>> lower.shape, bool((upper > 2.0).all())  # 1.645 would hold 90% at one value
-    ((5, 1), True)
-    """
-    mean, spread = curves.mean(0), curves.std(0, ddof=1)
-    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
-    rank = min(len(curves), math.ceil((len(curves) + 1) * coverage))
-    reach = np.sort(distance.max(1), axis=0)[rank - 1] * spread
-    return [mean - reach, mean + reach]
 
 
 def _log_prob(estimator: Any, rows: np.ndarray, y: Any) -> np.ndarray:
