@@ -164,6 +164,9 @@ class ScaledModel:
         """Let go of posterior samples; to be called when the model has changed."""
         self._drawn.clear()
 
+    def __getstate__(self) -> dict[str, Any]:  # files are for what was learned
+        return {**self.__dict__, "_drawn": {}}
+
 
 class RescaledPredictive:
     r"""A :class:`deepwishart.Predictive` with its targets mapped back, :math:`y = \mu + c z`:

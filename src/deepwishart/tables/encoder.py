@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -91,11 +90,11 @@ class TableEncoder:
                 refuse_missing(text, kinds, rows)
         values, odd = read_values(table, kinds, rows, missing)
         problems += odd.values()
-        source = range(len(table)) if fill_from is None else fill_from
+        source = list(range(len(table)) if fill_from is None else fill_from)
         columns = []
         for name, kind in kinds.items():
-            every = values[name].to_list()
-            categories = tuple(sorted(set(every) - {None})) if kind == "category" else ()
+            found = set(values[name].to_list()) - {None} if kind == "category" else ()
+            categories = tuple(sorted(found))
             # Names and identifiers are no categories: almost every row has its own.
             most = min(MAX_CATEGORIES, max(10, len(table) // 2))
             if len(categories) > most and name not in categorical:
@@ -105,7 +104,7 @@ class TableEncoder:
                     f"{len(table)} rows, too many to be categories. Leave it out with --drop "
                     f"{shown[1:-1]}, or insist with --categorical {shown[1:-1]}."
                 )
-            fill = _fill([every[row] for row in source], kind, categories) if impute else None
+            fill = _fill(values[name].gather(source), kind, categories) if impute else None
             dates = _choose_parts(values[name]) if kind == "date" else {}
             columns.append(Column(name, kind, categories, fill, **dates))
         encoder = cls(tuple(columns), tuple(missing))
@@ -274,11 +273,9 @@ def _take_unseen(
     )
 
 
-def _fill(values: list[Any], kind: str, categories: Sequence[str]) -> float | str:
+def _fill(values: pl.Series, kind: str, categories: Sequence[str]) -> Any:
     """The median, or the most frequent value, the smallest of them if there are several."""
-    present = [value for value in values if value is not None]
-    if not present:  # any value does: it is a constant to the model
+    present = values.rename("").drop_nulls()  # polars takes "^x$" for a pattern of names
+    if present.is_empty():  # any value does: it is a constant to the model
         return categories[0] if kind == "category" else 0.0
-    if kind in ("number", "date"):
-        return float(statistics.median(present))
-    return min(statistics.multimode(present))
+    return present.median() if kind in ("number", "date") else present.mode().min()
