@@ -203,6 +203,9 @@ class RescaledPredictive:
         self._single = column is not None
         self._columns = slice(None) if column is None else slice(column, column + 1)
 
+    def __len__(self) -> int:
+        return len(self.standardised)
+
     def column(self, index: int) -> RescaledPredictive:
         """The marginal distribution of one target, which :mod:`deepwishart.metrics` scores."""
         return RescaledPredictive(self.standardised, self.scaling, index)
@@ -262,7 +265,7 @@ class RescaledPredictive:
 
     def standardise(self, y: Any) -> Tensor:
         """Targets in standardised units, ``(N, D)``, zero where they are not looked at."""
-        values, (rows, scaling) = _numpy(tensor("y", y)), (len(self.standardised), self.scaling)
+        values, (rows, scaling) = _numpy(tensor("y", y)), (len(self), self.scaling)
         every = np.tile(scaling.inverse(np.zeros(len(scaling.scale))), (rows, 1))
         table = every[:, self._columns]
         if values.shape != table.shape and not (table.shape[1] == 1 and values.shape == (rows,)):
