@@ -9,6 +9,7 @@ from sklearn.base import clone
 from deepwishart import DeepKernelRegressor, likelihoods
 from deepwishart.estimators.checks import LIKELIHOODS
 from deepwishart.estimators.record import from_record, to_record
+from deepwishart.estimators.relevance import dependence
 from deepwishart.persistence import ModelFileError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training ended", "ignore:The bound")
@@ -56,6 +57,9 @@ def test_counts_are_left_as_they_are(table):
     assert regressor.score(X, y) > 0.9
     more = X * [1.0, 1.0, 100.0]
     np.testing.assert_allclose(regressor.predict(more), 100 * regressor.predict(X), rtol=1e-9)
+    few, values = [rows[:5] for rows in (X, more)], np.linspace(-1, 1, 3)[:, None]
+    curves = [dependence(regressor, rows, [0], values).mean for rows in few]
+    np.testing.assert_allclose(curves[1], 100 * curves[0], rtol=1e-9)
     assert np.isfinite(regressor.log_prob(X, y)).all()
     lower, upper = regressor.calibrate(X, y).predict_interval(X, conformal=True)
     assert np.array_equal(lower, lower.round()) and np.array_equal(upper, upper.round())

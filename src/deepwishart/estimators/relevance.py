@@ -165,9 +165,11 @@ def sampled_dependence(
     scaled, shape = estimator._scaled, (len(values), len(X))
     rows = np.repeat(X[None], len(values), axis=0)
     rows[:, :, list(columns)] = values[:, None, :]
-    inputs = scaled.tensor(scaled.inputs.forward(rows.reshape(-1, X.shape[1])))
+    inputs, offset = estimator._separate_exposures(rows.reshape(-1, X.shape[1]))
+    inputs = scaled.tensor(scaled.inputs.forward(inputs))
     generator = torch.Generator(scaled.model.device).manual_seed(seed)
     drawn = scaled.model.sample_functions(inputs, num_functions, generator).functions
+    drawn = drawn if offset is None else drawn + scaled.tensor(offset)
     law: Any = scaled.model.likelihood.distribution(drawn)
     # Classes have no mean but probabilities; of two, that of the second.
     expected = law.probs if isinstance(scaled.model.likelihood, ClassLikelihood) else law.mean
