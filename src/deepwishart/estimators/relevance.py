@@ -165,8 +165,8 @@ def sampled_dependence(
     scaled, shape = estimator._scaled, (len(values), len(X))
     rows = np.repeat(X[None], len(values), axis=0)
     rows[:, :, list(columns)] = values[:, None, :]
-    inputs, offset = estimator._separate_exposures(rows.reshape(-1, X.shape[1]))
-    inputs = scaled.tensor(scaled.inputs.forward(inputs))
+    known, offset = estimator._separate_exposures(rows.reshape(-1, X.shape[1]))
+    inputs = scaled.tensor(scaled.inputs.forward(known))
     generator = torch.Generator(scaled.model.device).manual_seed(seed)
     drawn = scaled.model.sample_functions(inputs, num_functions, generator).functions
     drawn = drawn if offset is None else drawn + scaled.tensor(offset)
