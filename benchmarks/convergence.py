@@ -28,6 +28,7 @@ from deepwishart.benchmark import environment
 from deepwishart.datasets import load
 from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.reproduction.published import published
+from deepwishart.spec import ModelSpec
 from deepwishart.training import History, adjust_protocol, model_options, train
 
 BARS = {
@@ -89,7 +90,7 @@ def measure(
         protocol: str, steps: int | None = None
     ) -> tuple[ScaledModel, Any, tuple[torch.Tensor, torch.Tensor]]:
         options = model_options(protocol, len(X))
-        scaled = ScaledModel.build("dwp", X, y, depth=int(depth), **options)
+        scaled = ScaledModel.build(ModelSpec(X.shape[1], depth=int(depth), **options), X, y)
         adjusted = adjust_protocol(protocol, len(X), max_iter=steps, output=options["output"])
         return scaled, adjusted, scaled.standardise(X, y)
 

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from deepwishart.datasets import load
 from deepwishart.estimators import ScaledModel, estimate_elbo, score
+from deepwishart.spec import ModelSpec
 from deepwishart.training import adjust_protocol, run_training
 
 SETS = ("yacht", "boston", "energy", "concrete", "diabetes")
@@ -84,11 +85,11 @@ def trained(
     name: str, choice: str = "random rows", *, early_stopping: bool = False
 ) -> tuple[ScaledModel, dict[str, Any]]:
     X, y, _, _ = data(name)
-    options: dict[str, Any] = {"depth": 2, "num_inducing": POINTS, "output": "collapsed"}
-    plain = ScaledModel.build("dwp", X, y, **options)
+    spec = ModelSpec(X.shape[1], depth=2, num_inducing=POINTS, output="collapsed")
+    plain = ScaledModel.build(spec, X, y)
     rows = plain.standardise(X, y)
     points = CHOICES[choice](rows[0])
-    scaled = ScaledModel.build("dwp", X, y, **options, inducing_inputs=points)
+    scaled = ScaledModel.build(spec, X, y, inducing_inputs=points)
     protocol = adjust_protocol("fast", len(X), output="collapsed", num_inducing=POINTS)
     began = time.process_time()
     history = run_training(scaled.model, *rows, protocol, early_stopping=early_stopping)

@@ -33,6 +33,7 @@ from deepwishart.likelihoods import (
     Likelihood,
     StudentT,
 )
+from deepwishart.spec import ModelSpec
 from deepwishart.training import adjust_protocol, run_training
 
 
@@ -93,22 +94,16 @@ def measure(name: str, split: int, kind: str) -> dict[str, Any]:
     X, y, X_test, y_test = synthetic(split) if name == "synthetic" else load(name).split(split)
     setting, started = SETTINGS[name], time.process_time()
     output = setting.output if kind == "gaussian" else "inducing"
-    scaled = ScaledModel.build(
-        "dwp",
-        X,
-        y[:, None],
-        num_inducing=setting.num_inducing,
-        likelihood=LIKELIHOODS[kind](1),
-        output=output,
-        seed=split,
-    )
+    noise, points = LIKELIHOODS[kind](1), setting.num_inducing
+    spec = ModelSpec(X.shape[1], num_inducing=points, likelihood=noise, output=output)
+    scaled = ScaledModel.build(spec, X, y[:, None], seed=split)
     data = scaled.standardise(X, y[:, None])
     protocol = adjust_protocol("fast", len(X), max_iter=setting.steps, output=output)
     run_training(scaled.model, *data, protocol, seed=split)
     seconds = time.process_time() - started
     generator = torch.Generator().manual_seed(0)
     bound = estimate_elbo(scaled.model, *data, num_samples=100, generator=generator)
-    prediction = scaled.predict(X_test, 100, squeeze=True)
+    prediction = scaled.predict(X_test, 100).column(0)
     return {
         "set": name,
         "split": split,

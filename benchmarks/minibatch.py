@@ -39,6 +39,7 @@ from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import RowRandomness
 from deepwishart.reproduction.published import published
+from deepwishart.spec import ModelSpec
 from deepwishart.start import build
 from deepwishart.training import Protocol, adjust_protocol, start_from_shallow, train
 
@@ -72,7 +73,8 @@ def measure(name: str, way: str, seconds: float) -> dict[str, Any]:
     split = load(name).split(0)
     X, y = split.X_train, split.y_train[:, None]
     output = "collapsed" if way == "all rows" else "inducing"
-    scaled = ScaledModel.build("dwp", X, y, depth=2, output=output)
+    spec = ModelSpec(X.shape[1], output=output)
+    scaled = ScaledModel.build(spec, X, y)
     data = scaled.standardise(X, y)
     protocol = adjust_protocol("fast", len(X), output=output)
     if way in ("plain", "start", "finish"):
@@ -82,7 +84,7 @@ def measure(name: str, way: str, seconds: float) -> dict[str, Any]:
         visits += begin(scaled, X, y, seconds / 2)
     if way == "finish":
         visits += train_for(scaled.model, data, protocol, seconds / 2)
-        scaled, trained = ScaledModel.build("dwp", X, y, depth=2, output="collapsed"), scaled
+        scaled, trained = ScaledModel.build(spec.replace(output="collapsed"), X, y), scaled
         scaled.model.load_state_dict(trained.model.state_dict(), strict=False)
         protocol = protocol.replace(batch_size=None, num_samples=1, shallow_steps=0, kl_anneal=0)
     visits += train_for(scaled.model, data, protocol, seconds - (time.process_time() - before))

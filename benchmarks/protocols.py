@@ -22,6 +22,7 @@ import torch
 from deepwishart._support.machine import threads
 from deepwishart.datasets import load
 from deepwishart.estimators import ScaledModel, estimate_elbo
+from deepwishart.spec import ModelSpec
 from deepwishart.training import adjust_protocol, model_options, train
 
 CELLS = ("yacht-2", "boston-2", "energy-2", "concrete-2", "yacht-5", "boston-5")
@@ -74,7 +75,7 @@ def run(cell: str, seed: int, changes: dict[str, Any]) -> dict[str, Any]:
     split = load(name).split(0)
     X, y = split.X_train, split.y_train[:, None]
     options = model_options("fast", len(X))
-    scaled = ScaledModel.build("dwp", X, y, depth=int(depth), seed=seed, **options)
+    scaled = ScaledModel.build(ModelSpec(X.shape[1], depth=int(depth), **options), X, y, seed=seed)
     protocol = adjust_protocol("fast", len(X), output=options["output"]).replace(**changes)
     data, before = scaled.standardise(X, y), time.process_time()
     train(scaled.model, *data, protocol, seed=seed)

@@ -2,7 +2,7 @@
 Functions of one input
 ======================
 
-:func:`~deepwishart.plots.posterior` shows what a deep model with one input believes: features of
+:func:`~deepwishart.plots.posteriors` shows what a deep model with one input believes: features of
 the first layer, functions drawn from the posterior, and the predictive band. The data are those
 of the paper's toy comparison, with a gap between them; ``deepwishart toy`` makes that comparison
 in full.
@@ -30,10 +30,9 @@ for process in ("dwp", "dgp"):
         samples = samples.rotated(generator)
     shown[process] = (samples, (prediction.mean, prediction.stddev))
 
-figure = plots.posterior(grid, *shown["dwp"], data=(x, y), name="deep Wishart process")
+figure = plots.posteriors({"deep Wishart process": shown["dwp"]}, grid, data=(x, y))
 
 # %%
-# :func:`~deepwishart.plots.compare_posteriors` puts several models below each other, with
-# functions and predictions on common axes.
+# Several models are put below each other, with functions and predictions on common axes.
 
-comparison = plots.compare_posteriors(shown, grid, data=(x, y))
+comparison = plots.posteriors(shown, grid, data=(x, y))

@@ -2,8 +2,8 @@
 Predictions and whether to trust them
 =====================================
 
-:func:`~deepwishart.plots.predictions` shows held-out rows one by one, with their intervals and
-what came true.
+:func:`~deepwishart.plots.calibration` asks whether probabilities mean what they say: of targets
+that were below their predicted 30% quantile with probability 0.3, are three in ten below it?
 """
 
 from sklearn.datasets import load_diabetes
@@ -19,21 +19,11 @@ models = {
     ).fit(X, y)
     for depth in (1, 2)
 }
-shown = {
-    name: (model.predict(X_test), *model.predict_interval(X_test, coverage=0.9))
-    for name, model in models.items()
-}
-figure = plots.predictions(shown, y_test, target="progression of the disease")
-
-# %%
-# :func:`~deepwishart.plots.calibration` asks the same of all probabilities at once: of targets
-# that were below their predicted 30% quantile with probability 0.3, are three in ten below it?
-
 curves = {
     name: metrics.calibration_curve(model.predict_distribution(X_test), y_test)
     for name, model in models.items()
 }
-calibration = plots.calibration(curves, num_rows=len(y_test))
+figure = plots.calibration(curves, num_rows=len(y_test))
 
 # %%
 # For one model, :func:`~deepwishart.plots.against_truth` has targets against predictions, and

@@ -117,8 +117,14 @@ class DeepKernelModel(Model):
         rows = (X.to(magnitude) / magnitude - location) / spread
         blocks = rows.reshape(-1, *rows.shape[-2:])  # (B, q, num_features)
         together = blocks.shape[1] == 1
-        moments = self._rows(blocks[:, 0]) if together else self._blocks(blocks)
-        mean, covariance = self._original(*moments, noise=observation_noise)
+        mean, covariance = self._rows(blocks[:, 0]) if together else self._blocks(blocks)
+        if observation_noise:
+            covariance = covariance + self._noise[:, None, None] * torch.eye(blocks.shape[1]).to(
+                mean
+            )
+        magnitude, location, spread = self._targets  # from here on in the units of the outcome
+        mean = (mean * spread + location) * magnitude
+        covariance = covariance * (magnitude * spread)[:, None, None].square()
         what = "the covariance of the candidates"
         root = covariance.sqrt() if together else linalg.cholesky(covariance, what=what)
         chosen = slice(None) if output_indices is None else output_indices
@@ -150,15 +156,6 @@ class DeepKernelModel(Model):
             means.append(found.mean.expand(S, q, D))
             covariances.append(jittered.expand(S, D, q, q))
         return torch.stack(means, 1), torch.stack(covariances, 1)
-
-    def _original(self, mean: Tensor, covariance: Tensor, *, noise: bool) -> _Moments:
-        """In the units of the outcome."""
-        if noise:
-            eye = torch.eye(covariance.shape[-1], dtype=mean.dtype, device=mean.device)
-            covariance = covariance + self._noise[:, None, None] * eye
-        magnitude, location, spread = self._targets
-        scale = (magnitude * spread)[:, None, None]
-        return (mean * spread + location) * magnitude, covariance * scale.square()
 
 
 class MixturePosterior(Posterior):

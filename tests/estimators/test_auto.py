@@ -1,7 +1,5 @@
 """What the regressor chooses by itself, and what it says when things go wrong."""
 
-import os
-import sys
 import warnings
 
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from deepwishart import elbo, estimators
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.likelihoods import Gaussian, HeteroscedasticStudentT
 from deepwishart.training import Protocol
@@ -146,22 +143,3 @@ def test_hidden_layers_start_where_they_are_told(make, data):
         return -sum(layer.log_ratio.mean() for layer in layers).item()
 
     assert abs(divergence("prior")) < 0.1 * divergence("inputs")
-
-
-def test_a_plain_fit_walks_four_files_of_the_estimators(make, data):
-    """Between entering fit and the first bound; searching, saving and scoring are elsewhere."""
-    folder, walked = os.path.dirname(estimators.__file__), set()
-
-    def look(frame, event, argument):
-        if event == "call":
-            walked.add(frame.f_code.co_filename)
-        elif event == "return" and frame.f_code is elbo.__code__:
-            sys.setprofile(None)
-
-    sys.setprofile(look)
-    try:
-        make(max_iter=2).fit(*data)
-    finally:
-        sys.setprofile(None)
-    files = {os.path.basename(each) for each in walked if os.path.dirname(each) == folder}
-    assert files == {"base.py", "checks.py", "regressor.py", "scaled_model.py"}

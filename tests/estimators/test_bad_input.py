@@ -8,68 +8,38 @@ import polars as pl
 import pytest
 import torch
 
-FRAMES = [pd.DataFrame, pl.DataFrame]
-
 
 @pytest.fixture(scope="module")
 def fitted(make, data):
     return make().fit(*data)
 
 
-@pytest.fixture(scope="module")
-def table(data):
-    """Columns by name, to make frames of."""
-    X, _ = data
-    return {"size": X[:, 0], "age": X[:, 1]}
-
-
 # ---- tables that are refused --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_not_finite(value, make, data, fitted):
-    X, y = data
-    odd, targets = X.copy(), y.copy()
-    odd[7, 1] = targets[5] = value
-    kind = r"NaN \(a missing value\)" if np.isnan(value) else "an infinite value"
-    for ask in (lambda: make().fit(odd, y), lambda: fitted.predict(odd)):
-        with pytest.raises(ValueError, match=f"Column 1 of X has {kind} in row 7, one of 1 values"):
-            ask()
-    for given, column in ((targets, "0"), (pd.Series(targets, name="price"), "'price'")):
-        with pytest.raises(ValueError, match=f"Column {column} of y has {kind} in row 5"):
-            make().fit(X, given)
-
 
 DAYS = [datetime.date(2021, 1, 1) + datetime.timedelta(days=day) for day in range(60)]
 
 
-@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (np.where(np.arange(60) == 3, np.nan, 0.5), "has NaN .* in row 3"),
+        (np.where(np.arange(60) == 3, np.nan, 0.5), r"has NaN .* in row 3, one of 1 values in X"),
+        (np.where(np.arange(60) == 3, np.inf, 0.5), "has an infinite value in row 3"),
         ([1, 2, None] * 20, "has NaN .* one of 20 values"),
         ([True, None, False] * 20, "has NaN"),
-        (["Bath"] * 60, "holds text, for example 'Bath'"),
-        (np.array(DAYS, dtype="datetime64[ns]"), "holds dates"),
+        (["Bath"] * 60, "holds 'Bath', which is no number: encode text"),
+        (np.array(DAYS, dtype="datetime64[ns]"), "holds .* give dates as days"),
     ],
-    ids=["NaN", "missing integers", "missing truth values", "text", "dates"],
+    ids=["NaN", "infinite", "missing integers", "missing truth values", "text", "dates"],
 )
-def test_columns_of_a_frame(frame, column, message, make, table, data):
+def test_columns_of_a_frame(frame, column, message, make, data):
+    X, y = data
+    table = {"size": X[:, 0], "age": X[:, 1]}
     odd = frame({**table, "odd": column})
-    with pytest.raises(ValueError, match=f"Column 'odd' of X {message}"):
-        make().fit(odd, data[1])
-    regressor = make(max_iter=1).fit(frame({**table, "odd": table["age"]}), data[1])
-    with pytest.raises(ValueError, match=f"Column 'odd' of X {message}"):
-        regressor.predict(odd)
-
-
-def test_pandas_extension_types(make, data):
-    frame = pd.DataFrame({"rooms": pd.array([1, 2, 3] * 20, dtype="Int64"), "x": data[0][:, 0]})
-    assert make().fit(frame, data[1]).predict(frame).shape == (60,)
-    frame.loc[4, "rooms"] = pd.NA
-    with pytest.raises(ValueError, match=r"Column 'rooms' of X has NaN .* in row 4"):
-        make().fit(frame, data[1])
+    regressor = make(max_iter=1).fit(frame({**table, "odd": table["age"]}), y)
+    for ask in (lambda: make().fit(odd, y), lambda: regressor.predict(odd)):
+        with pytest.raises(ValueError, match=f"Column 'odd' of X {message}"):
+            ask()
 
 
 def with_object(value):
@@ -84,31 +54,28 @@ def with_object(value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (with_object("12"), r"Column 1 of X holds text, for example '12'"),
-        (lambda X, y: (with_object("12")(X, y)[0].tolist(), y), r"Column 1 of X holds text"),
-        (lambda X, y: (X.astype(str), y), r"Column 0 of X holds text"),
-        (lambda X, y: (X, ["low"] * 60), r"Column 0 of y holds text, for example 'low'"),
+        (with_object("12"), r"Column 1 of X holds '12', which is no number"),
+        (lambda X, y: (with_object("12")(X, y)[0].tolist(), y), r"Column 1 of X holds '12'"),
+        (lambda X, y: (X.astype(str), y), r"Column 0 of X holds .*encode text"),
+        (lambda X, y: (X, ["low"] * 60), r"Column 0 of y holds 'low'"),
+        (lambda X, y: (X, np.where(X > 1, np.nan, X)), "Column 1 of y has NaN .* in row 3"),
+        (lambda X, y: (X, pd.Series(0 / X[:, 0] / 0, name="cost")), "Column 'cost' of y has NaN"),
         (with_object({"a": 1}), r"Column 1 of X holds \{'a': 1\}, which is no number"),
         (with_object(10**400), r"Column 1 of X holds 1000.*which is no number"),
         (lambda X, y: (pl.DataFrame(X).lazy(), y), r"X is a lazy frame; call \.collect\(\)"),
         (lambda X, y: (torch.as_tensor(X).to_sparse(), y), "X must be an ordinary tensor of real"),
-        (lambda X, y: (torch.as_tensor(X).cfloat(), y), "X must be an ordinary tensor of real"),
-        (lambda X, y: (torch.as_tensor(X).to("meta"), y), "X must be an ordinary tensor of real"),
         (lambda X, y: (X, y[:-1]), r"inconsistent numbers of samples: \[60, 59\]"),
-        (lambda X, y: (X, y.reshape(60, 1, 1)), r"y must have shape .* got \(60, 1, 1\)"),
-        (lambda X, y: (X, y.reshape(60, 1)[:, :0]), r"at least one column, got \(60, 0\)"),
+        (lambda X, y: (X, y.reshape(60, 1, 1)), r"Found array with dim 3"),
+        (lambda X, y: (X, y.reshape(60, 1)[:, :0]), r"0 feature\(s\) \(shape=\(60, 0\)\)"),
         (lambda X, y: (X, None), "the target y is None"),
+        (lambda X, y: (X, 1e301 * y), "y has values beyond 1e.300"),
         (lambda X, y: (X[:1], y[:1]), r"1 sample.* minimum of 2 is required"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:invalid value", "ignore:divide by zero")
 def test_what_is_no_table_of_numbers(change, message, make, data):
     with pytest.raises((ValueError, TypeError), match=message):
         make().fit(*change(*data))
-
-
-def test_wrong_shape_of_y_in_log_prob(data, fitted):
-    with pytest.raises(ValueError, match=r"y must have 60 rows and 1 columns, got \(3,\)"):
-        fitted.log_prob(data[0], data[1][:3])
 
 
 # ---- tables that are unusual --------------------------------------------------------------------
@@ -122,42 +89,33 @@ def test_other_kinds_of_arrays(make, data):
     np.testing.assert_array_equal(regressor.predict(torch.nn.Parameter(rows)), expected)
     np.testing.assert_array_equal(make().fit(X.astype(object), y.tolist()).predict(X), expected)
     assert make().fit(rows.bfloat16(), values.half()).predict(rows.bfloat16()).shape == (60,)
+    whole = np.arange(40).reshape(-1, 1)
+    regressor = make(max_iter=40).fit(whole, whole[:, 0] > 19)
+    assert regressor.score(whole, whole[:, 0] > 19) > 0.5
+    np.testing.assert_array_equal(regressor.predict(whole), regressor.predict(whole.astype(float)))
+    frame = pd.DataFrame({"rooms": pd.array([1, 2, 3] * 20, dtype="Int64"), "x": X[:, 0]})
+    assert make().fit(frame, y).predict(frame).shape == (60,)
+    frame.loc[4, "rooms"] = pd.NA
+    with pytest.raises(ValueError, match=r"Column 'rooms' of X has NaN .* in row 4"):
+        make().fit(frame, y)
 
 
-def test_integer_and_boolean_arrays(make):
-    X = np.arange(40).reshape(-1, 1)
-    regressor = make(max_iter=40).fit(X, X[:, 0] > 19)
-    assert regressor.score(X, X[:, 0] > 19) > 0.5
-    np.testing.assert_array_equal(regressor.predict(X), regressor.predict(X.astype(float)))
-    flags = X % 2 == 0
-    assert make().fit(flags, 5 * flags[:, 0]).score(flags, 5 * flags[:, 0]) > 0.9
-
-
-def test_two_rows(make, data):
+def test_few_rows_and_constant_columns(make, data):
     X, y = data
-    regressor = make(max_iter=50).fit(X[:2], y[:2])
-    assert regressor.n_inducing_ == 2
-    middle = regressor.predict(X[:2].mean(0)[None])[0]
-    assert y[:2].min() < middle < y[:2].max()
-
-
-def test_constant_column(make, data):
-    X, y = data
+    two = make(max_iter=50).fit(X[:2], y[:2])
+    assert two.n_inducing_ == 2 and y[:2].min() < two.predict(X[:2].mean(0)[None])[0] < y[:2].max()
+    nothing = make(max_iter=40).fit(np.ones((60, 2)), y)
+    assert nothing.n_inducing_ == 1
+    np.testing.assert_allclose(nothing.predict(np.ones((60, 2))), y.mean(), atol=0.3 * y.std())
     padded = np.column_stack([X[:, 0], np.full(60, 1e6), X[:, 1]])
     regressor = make(max_iter=40).fit(padded, y)
-    assert regressor.score(padded, y) > 0.9
     padded[:, 1] = 1e6 + 1  # close to the training value, in its own units
     assert regressor.score(padded, y) > 0.9
+    twice = make(n_inducing=40, max_iter=40).fit(np.repeat(X[:20], 3, 0), np.repeat(y[:20], 3))
+    assert (twice.n_inducing_, twice.n_inducing) == (20, 40) and twice.score(X[:20], y[:20]) > 0.9
 
 
-def test_only_constant_columns(make, data):
-    X, y = np.ones((60, 2)), data[1]
-    regressor = make(max_iter=40).fit(X, y)
-    assert regressor.n_inducing_ == 1
-    np.testing.assert_allclose(regressor.predict(X), y.mean(), atol=0.3 * y.std())
-
-
-@pytest.mark.parametrize("constant", [0.0, 5.0, -1e30, 1e-30])
+@pytest.mark.parametrize("constant", [0.0, -1e30, 1e-30])
 def test_constant_target(constant, make, data):
     X, _ = data
     regressor = make(max_iter=40).fit(X, np.full(60, constant))
@@ -167,16 +125,8 @@ def test_constant_target(constant, make, data):
     assert (std > 0).all() and (std < unit).all()
 
 
-def test_duplicate_rows(make, data):
-    X, y = data
-    regressor = make(n_inducing=40, max_iter=40).fit(np.repeat(X[:20], 3, 0), np.repeat(y[:20], 3))
-    assert regressor.n_inducing_ == 20
-    assert regressor.score(X[:20], y[:20]) > 0.9
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("inputs", [1e-30, 1e30])
-@pytest.mark.parametrize("targets", [1e-30, 1e30])
+@pytest.mark.parametrize(("inputs", "targets"), [(1e-30, 1e30), (1e30, 1e-30)])
 def test_very_large_and_very_small_values(inputs, targets, dtype, make, data):
     X, y = data[0] * inputs, data[1] * targets
     regressor = make(dtype=dtype, max_iter=40).fit(X, y)
@@ -185,92 +135,70 @@ def test_very_large_and_very_small_values(inputs, targets, dtype, make, data):
     mean, std = regressor.predict(X, return_std=True)
     assert mean.dtype == std.dtype == np.float64
     assert np.isfinite(mean).all() and (std > 0).all() and np.isfinite(std).all()
-    expected = -np.log(targets)
-    assert abs(regressor.log_prob(X, y).mean() - expected) < 10
+    assert abs(regressor.log_prob(X, y).mean() + np.log(targets)) < 10
     lower, upper = regressor.predict_interval(X)
     assert (lower < mean).all() and (mean < upper).all()
 
 
 def test_inputs_far_from_the_training_data(data, fitted):
-    X, _ = data
-    far = np.array([[1e6, -1e6]])
-    mean, std = fitted.predict(far, return_std=True)
+    mean, std = fitted.predict(np.array([[1e6, -1e6]]), return_std=True)
     assert np.isfinite(mean).all() and (std > 0.5 * data[1].std()).all()
     with pytest.raises(ValueError, match=r"Column 1 of X in row 2 is more than 1e.15 training"):
-        fitted.predict(np.where(np.arange(60)[:, None] == 2, [[0.0, 1e300]], X))
+        fitted.predict(np.where(np.arange(60)[:, None] == 2, [[0.0, 1e300]], data[0]))
 
 
 # ---- parameters ---------------------------------------------------------------------------------
 
-ODD_COUNTS = (0, -1, 1.5, "2")
 REFUSED = {
-    "must be 'auto' or an integer of at least 1": [
-        (name, value) for name in ("depth", "n_inducing") for value in (*ODD_COUNTS, True, None)
-    ],
-    "must be an integer of at least 1": [
-        ("n_predict_samples", value) for value in (*ODD_COUNTS, True, None)
-    ],
-    "must be None or an integer of at least 1": [
-        (name, value) for name in ("width", "n_samples", "max_iter") for value in ODD_COUNTS
-    ],
-    "must be None or a positive number, got": [
-        (name, value)
-        for name in ("learning_rate", "jitter")
-        for value in (0, -0.1, float("nan"), float("inf"), "fast", True)
-    ],
-    "must be None or an integer of at least 0": [("kl_anneal", -1)],
-    "must be an integer of at least 0": [("verbose", -1)],
-    r"must be 'auto', None \(all rows\) or an integer": [("batch_size", 0), ("batch_size", "all")],
-    "must be True or False, got": [("early_stopping", "yes"), ("warm_start", 1), ("ard", None)],
-    r"must be 'auto', 'cpu' or a device .* got": [("device", "gpu0"), ("device", "cuda:99")],
-    "'seed' cannot be used to seed": [("random_state", "seed")],
-    "must be None or a path": [("checkpoint_dir", 3)],
-    "is for the processes 'dwp' and 'dgp'": [("start", "prior")],
-    # Not more than a line, whatever the value.
-    ".{9,140}$": [
-        (name, 10**400) for name in ("depth", "max_iter", "learning_rate", "jitter", "width")
-    ],
+    "must be 'auto' or an integer of at least 1": {
+        "depth": (0, 1.5, "2", None),
+        "n_inducing": (0,),
+    },
+    "must be an integer of at least 1": {"n_predict_samples": (0, True, None)},
+    "must be None or an integer of at least 1": {
+        "width": (0,),
+        "n_samples": (-1,),
+        "max_iter": (0,),
+    },
+    "must be None or a positive number, got": {
+        "learning_rate": (0, float("nan"), float("inf"), "fast", True),
+        "jitter": (-0.1,),
+    },
+    "must be None or an integer of at least 0": {"kl_anneal": (-1,)},
+    "must be an integer of at least 0": {"verbose": (-1,)},
+    r"must be 'auto', None \(all rows\) or an integer": {"batch_size": (0, "all")},
+    "must be True or False, got": {"early_stopping": ("yes",), "warm_start": (1,), "ard": (None,)},
+    r"must be 'auto', 'cpu' or a device .* got": {"device": ("gpu0", "cuda:99")},
+    "'seed' cannot be used to seed": {"random_state": ("seed",)},
+    "must be None or a path": {"checkpoint_dir": (3,)},
+    "is for the processes 'dwp' and 'dgp'": {"start": ("prior",)},
+    ".{9,140}$": {"depth": (10**400,), "learning_rate": (10**400,)},  # not more than a line
+    "Unknown .*Did you mean 'dwp'": {"process": ("dwb", "DWP")},
+    "Unknown .*Did you mean 'matern52'": {"kernel": ("matern_52",)},
+    "Unknown .*Did you mean 'float32'": {"dtype": (torch.float32,)},
+    "Unknown .*Did you mean 'collapsed'": {"output": ("colapsed",)},
+    "Unknown .*Did you mean 'rows'": {"posterior": ("row",)},
+    "Unknown .*Did you mean 'inputs'": {"start": ("input",)},
+    "Unknown .*Did you mean 'poisson'": {"likelihood": ("poison",)},
+    "Unknown .*Did you mean 'paper'": {"protocol": ("papre",)},
+    "Unknown ": {"kernel": (3,), "likelihood": (None,), "protocol": (["fast"],)},
 }
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
-    [(*case, message) for message, cases in REFUSED.items() for case in cases],
-)
-def test_parameters_that_are_refused(name, value, message, make, data):
-    message = message if message.startswith("'") else rf"^{name}\S* {message}"
-    with pytest.raises(ValueError, match=message):
-        make("dsvi", **{name: value}).fit(*data)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "hint"),
     [
-        ("process", "dwb", "dwp"),
-        ("process", "DWP", "dwp"),
-        ("kernel", "matern_52", "matern52"),
-        ("kernel", 3, None),
-        ("dtype", "float46", "float64"),
-        ("dtype", torch.float32, "float32"),
-        ("output", "colapsed", "collapsed"),
-        ("posterior", "row", "rows"),
-        ("start", "input", "inputs"),
-        ("likelihood", "poison", "poisson"),
-        ("likelihood", None, None),
-        ("protocol", "papre", "paper"),
-        ("protocol", ["fast"], None),
+        (name, value, message)
+        for message, cases in REFUSED.items()
+        for name, values in cases.items()
+        for value in values
     ],
 )
-def test_names_that_are_not_known(name, value, hint, make, data):
-    with pytest.raises(ValueError, match=f"Unknown {name} ") as caught:
-        make(**{name: value}).fit(*data)
-    assert hint is None or f"Did you mean '{hint}'?" in str(caught.value)
-
-
-def test_checkpoint_dir_is_a_file(make, data, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises((ValueError, OSError), match="file"):
-        make(checkpoint_dir=tmp_path / "file").fit(*data)
+def test_parameters_that_are_refused(name, value, message, make, data):
+    process = {} if name == "process" else {"process": "dsvi"}
+    with pytest.raises(ValueError, match=message) as refusal:
+        make(**process, **{name: value}).fit(*data)
+    assert name in str(refusal.value) or name == "random_state"
 
 
 def test_numpy_parameters(make, data):

@@ -3,7 +3,6 @@
 import numpy as np
 import polars as pl
 import pytest
-import torch
 
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.estimators.record import from_record, to_record
@@ -85,25 +84,15 @@ def test_far_from_the_data_classes_are_as_frequent_as_they_were(table):
     assert 0.3 < balanced.fit(X, y).predict_proba(far)[0, 1] < 0.7
 
 
-def test_single_precision(table):
-    X, y = table
-    classifier = small(dtype="float32").fit(X, y)
-    assert classifier.model_.dtype == torch.float32
-    assert classifier.predict_proba(X).dtype == np.float64
-    np.testing.assert_allclose(classifier.predict_proba(X).sum(1), 1.0, rtol=1e-12)
-    assert classifier.score(X, y) > 0.9
-
-
-# ---- all processes, minibatches ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("process", PROCESSES)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_every_process_learns_in_minibatches(process, classes, table):
     X, y = table
     y = y if classes == 3 else y == "left"
-    classifier = small(process, batch_size=25, max_iter=80).fit(X, y)
-    assert classifier.score(X, y) > 0.85
+    dtype = "float64" if classes == 3 else "float32"
+    classifier = small(process, batch_size=25, max_iter=80, dtype=dtype).fit(X, y)
+    assert classifier.score(X, y) > 0.85 and classifier.predict_proba(X).dtype == np.float64
+    np.testing.assert_allclose(classifier.predict_proba(X).sum(1), 1.0, rtol=1e-12)
     assert classifier.model_.output.needs_rows is False
 
 
@@ -139,39 +128,31 @@ def test_save_and_load(labels, table, fitted, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), classifier.predict(X))
 
 
-def test_the_other_estimators_model(fitted, make, data, tmp_path):
+def test_the_other_estimators_model(fitted, tmp_path):
     fitted.save(tmp_path / "classes")
-    make(max_iter=2).fit(*data).save(tmp_path / "numbers")
     with pytest.raises(ModelFileError, match=r"saved by DeepKernelClassifier, .*Classifier\.load"):
         DeepKernelRegressor.load(tmp_path / "classes")
-    with pytest.raises(ModelFileError, match=r"saved by DeepKernelRegressor, .*Regressor\.load"):
-        DeepKernelClassifier.load(tmp_path / "numbers")
 
 
-REFUSED = r"class|likelihood|num_outputs|_scaling|saved by"
-MANY = [f"{number:05}" for number in range(20_000)]
+STRANGE = [
+    *({"classes": each} for each in ([], ["a"], "abc", None, ["a", "b"], ["b", "a", "c"])),
+    *({"classes": each} for each in (["a", "a", "b"], ["a", 1, "b"], [*map(str, range(10**5))])),
+    *({"spec": {"likelihood": each}} for each in ("bernoulli", "gaussian")),
+    {"spec": {"num_outputs": 3}},
+    *({"spec": {"likelihood_options": {"num_classes": each}}} for each in (3, 2**30)),
+    {"spec": {"likelihood_options": {"num_classes": 3, "class_weights": [1.0, 1.0]}}},
+    {"spec": {"likelihood_options": {"num_classes": 3, "class_weights": [1.0, -1.0, 1.0]}}},
+    {"estimator": ["x"]},
+    {"estimator": "DeepKernelRegressor"},
+]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"classes": each} for each in ([], ["a"], "abc", None, ["a", "b"], ["b", "a", "c"])),
-        *({"classes": each} for each in (["a", "a", "b"], ["a", 1, "b"], MANY)),
-        {"spec": {"likelihood": "bernoulli"}},
-        {"spec": {"likelihood": "gaussian"}},
-        {"spec": {"num_outputs": 3}},
-        *({"spec": {"likelihood_options": {"num_classes": each}}} for each in (3, 2**30)),
-        {"spec": {"likelihood_options": {"num_classes": 3, "class_weights": [1.0, 1.0]}}},
-        {"spec": {"likelihood_options": {"num_classes": 3, "class_weights": [1.0, -1.0, 1.0]}}},
-        {"estimator": ["x"]},
-        {"estimator": "DeepKernelRegressor"},
-    ],
-)
+@pytest.mark.parametrize("change", STRANGE)
 def test_files_from_a_stranger(change, fitted):
     tensors, config, history = to_record(fitted)
     for name, value in change.items():
         config[name] = {**config[name], **value} if isinstance(value, dict) else value
-    with pytest.raises(ModelFileError, match=REFUSED):
+    with pytest.raises(ModelFileError, match=r"class|likelihood|num_outputs|_scaling|saved by"):
         from_record(DeepKernelClassifier, tensors, config, history)
 
 
@@ -182,7 +163,7 @@ def test_files_from_a_stranger(change, fitted):
     ("y", "message"),
     [
         (None, "the target y is None"),
-        (["one"] * 60, "y has one class only, 'one'"),
+        (["one"] * 60, "two classes to tell apart; y has one class only, 'one'"),
         (np.linspace(0, 1, 60), "Unknown label type: continuous"),
         (["a", None, 3] * 20, "y mixes labels of the types NoneType, int, str"),
         (np.array([0.0, np.nan, 1.0] * 20), "NaN"),

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from deepwishart import DeepKernelRegressor, likelihoods
 from deepwishart.estimators.checks import LIKELIHOODS
 from deepwishart.estimators.record import from_record, to_record
+from deepwishart.estimators.relevance import dependence
 from deepwishart.persistence import ModelFileError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training ended", "ignore:The bound")
@@ -56,22 +57,18 @@ def test_counts_are_left_as_they_are(table):
     assert regressor.score(X, y) > 0.9
     more = X * [1.0, 1.0, 100.0]
     np.testing.assert_allclose(regressor.predict(more), 100 * regressor.predict(X), rtol=1e-9)
+    few, values = [rows[:5] for rows in (X, more)], np.linspace(-1, 1, 3)[:, None]
+    curves = [dependence(regressor, rows, [0], values).mean for rows in few]
+    np.testing.assert_allclose(curves[1], 100 * curves[0], rtol=1e-9)
     assert np.isfinite(regressor.log_prob(X, y)).all()
     lower, upper = regressor.calibrate(X, y).predict_interval(X, conformal=True)
     assert np.array_equal(lower, lower.round()) and np.array_equal(upper, upper.round())
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda y: -y, r"Column 0 of y has -\d+ in row 0, which is negative"),
-        (lambda y: y + 0.5, r"in row 0, which is no whole number"),
-        (lambda y: y * 1e16, r"beyond 1e\+15"),
-    ],
-)
-def test_what_is_no_count_is_refused(table, change, message):
+@pytest.mark.parametrize("change", [lambda y: -y, lambda y: y + 0.5, lambda y: y * 1e16])
+def test_what_is_no_count_is_refused(table, change):
     X, y = table
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r"Column 0 of y .* in row 0, which is no whole number"):
         DeepKernelRegressor(likelihood="negative_binomial", **TINY).fit(X, change(y))
 
 
@@ -105,7 +102,7 @@ def test_an_object_is_copied_and_not_saved(table, tmp_path):
     ("spec", "config", "message"),
     [
         ({"likelihood": "student_t"}, {}, "tensor likelihood"),
-        ({"likelihood": ["poisson"]}, {}, "Unknown likelihood"),
+        ({"likelihood": ["poisson"]}, {}, "likelihood is no str"),
         ({"likelihood": "bernoulli"}, {}, "Unknown likelihood"),
         ({"likelihood": "negative_binomial"}, {}, "tensor likelihood.log_dispersion"),
         ({}, {"exposure": 7}, "exposure is no column"),

@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import sklearn
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils import get_tags
@@ -83,21 +82,6 @@ def test_set_output_hands_names_on(make, data, library):
     )
     with pytest.raises(ValueError, match="feature names should match"):
         pipeline[-1].predict(renamed)
-
-
-def test_metadata_is_routed(make, data):
-    X, y = data
-    with sklearn.config_context(enable_metadata_routing=True):
-        asking = make(max_iter=2).set_predict_request(return_std=True)
-        mean, std = make_pipeline(StandardScaler(), asking).fit(X, y).predict(X, return_std=True)
-        assert mean.shape == std.shape == y.shape
-        scoring = make(max_iter=2).set_score_request(sample_weight=True)
-        weights = np.linspace(0.1, 1.0, 60)
-        found = cross_validate(scoring, X, y, cv=3, params={"sample_weight": weights})
-        plain = cross_validate(make(max_iter=2), X, y, cv=3)
-        assert (found["test_score"] != plain["test_score"]).all()
-        model = make(max_iter=2).fit(X[20:], y[20:])
-        assert found["test_score"][0] == model.score(X[:20], y[:20], sample_weight=weights[:20])
 
 
 def test_fitted_attributes_are_documented(make, data):

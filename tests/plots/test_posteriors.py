@@ -53,7 +53,8 @@ def samples_of_two_features(rows: int) -> FunctionSamples:
 
 def test_rows_may_come_in_any_order():
     x = np.array([2.0, 0.0, 1.0])
-    axes = plots.posterior(x, samples_of_two_features(3), (10 * x, 1 + x)).axes[3]
+    shown = {"dwp": (samples_of_two_features(3), (10 * x, 1 + x))}
+    axes = plots.posteriors(shown, x).axes[3]
     assert line(axes, np.sort(x)).tolist() == [0.0, 10.0, 20.0]
     assert edges(axes, 1.0) == [6.0, 14.0]  # two standard deviations
 
@@ -64,13 +65,12 @@ def test_four_panels(curve_models, process, generator):
     model = curve_models[process]
     samples = model.sample_functions(x, 4, generator)
     prediction = model.predict(x, num_samples=5, generator=generator)
-    figure = plots.posterior(
-        x, samples, (prediction.mean, prediction.stddev), data=(X_DATA, Y_DATA), name=process
-    )
-    assert len(figure.axes) == 4 and figure.get_suptitle() == process
+    shown = {process: (samples, (prediction.mean, prediction.stddev))}
+    figure = plots.posteriors(shown, x, data=(X_DATA, Y_DATA))
+    assert len(figure.axes) == 4
     assert all(axes.get_ylabel() for axes in figure.axes)
     assert [axes.get_xlabel() for axes in figure.axes[2:]] == ["input", "input"]
-    panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    panels = {axes.get_title(loc="left").removeprefix(f"{process}: "): axes for axes in figure.axes}
     for title, values in {
         "first layer, $f_1$": samples.layers[0][..., 0],
         "first layer, $f_2$": samples.layers[0][..., 1],
@@ -112,7 +112,7 @@ def test_side_by_side(curve_models, generator):
         prediction = model.predict(x, num_samples=5, generator=generator)
         samples = model.sample_functions(x, 3, generator)
         shown[process.upper()] = (samples, (prediction.mean, prediction.stddev))
-    figure = plots.compare_posteriors(shown, x, data=(X_DATA, Y_DATA), target="height (m)")
+    figure = plots.posteriors(shown, x, data=(X_DATA, Y_DATA), target="height (m)")
     assert len(figure.axes) == 8
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles[3] == "DWP: prediction" and titles[7] == "DGP: prediction"
@@ -121,33 +121,21 @@ def test_side_by_side(curve_models, generator):
     assert figure.axes[6].get_ylabel() == "height (m)"
 
 
-def test_what_curves_are_not_for():
-    x, samples, good = np.zeros((3, 2)), samples_of_two_features(3), (np.zeros(3), np.ones(3))
-    with pytest.raises(ValueError, match=r"one input need x of shape .* got \(3, 2\)"):
-        plots.posterior(x, samples, good)
-    with pytest.raises(ValueError, match="the data's inputs"):
-        plots.posterior(x[:, 0], samples, good, data=(x, np.zeros(3)))
-    with pytest.raises(ValueError, match="2 inputs and 3 targets"):
-        plots.posterior(x[:, 0], samples, good, data=([0, 1], [0, 1, 2]))
-    with pytest.raises(ValueError, match=r"the model have shape \(3, 2\).* one target"):
-        plots.posterior(x[:, 0], samples, (np.zeros((3, 2)), np.ones((3, 2))))
-
-
 def test_what_panels_are_not_for(curve_models):
     x = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
-    prediction = (np.zeros(5), np.ones(5))
-    gram = curve_models["diwp"].sample_functions(x, 3)
-    with pytest.raises(ValueError, match="no features"):
-        plots.posterior(x, gram, prediction)
+    flat, good = (np.zeros(5), np.ones(5)), samples_of_two_features(5)
     shallow = dw.build("dwp", x, x, depth=1, num_inducing=3).sample_functions(x, 2)
-    with pytest.raises(ValueError, match="depth 1"):
-        plots.posterior(x, shallow, prediction)
     narrow = dw.build("dgp", x, x, depth=2, num_inducing=3).sample_functions(x, 2)
-    with pytest.raises(ValueError, match="width 1"):
-        plots.posterior(x, narrow, prediction)
-    good = curve_models["dwp"].sample_functions(x, 3)
-    with pytest.raises(ValueError, match="over 5 rows, but x has 4"):
-        plots.posterior(x[:4], good, prediction)
-    two = FunctionSamples(torch.zeros(3, 5, 2), good.layers)
-    with pytest.raises(ValueError, match="2 targets"):
-        plots.posterior(x, two, prediction)
+    gram = curve_models["diwp"].sample_functions(x, 3)
+    two_targets = FunctionSamples(torch.zeros(3, 5, 2), good.layers)
+    for inputs, samples, prediction, message in (
+        (x, gram, flat, "Gram matrices only"),
+        (x, shallow, flat, "depth 1"),
+        (x, narrow, flat, "does not have two features"),
+        (x[:4], good, flat, "one input and one target"),
+        (np.zeros((5, 2)), good, flat, "one input and one target"),
+        (x, two_targets, flat, "one input and one target"),
+        (x, good, (np.zeros((5, 2)), np.ones((5, 2))), "one input and one target"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plots.posteriors({"dwp": (samples, prediction)}, inputs)

@@ -36,8 +36,13 @@ from deepwishart.estimators import (
     DeepKernelRegressor,
     RescaledPredictive,
 )
-from deepwishart.estimators.record import check_record, from_record, to_record
-from deepwishart.estimators.schema import is_count, require
+from deepwishart.estimators.record import (
+    check_record,
+    from_record,
+    is_count,
+    require,
+    to_record,
+)
 from deepwishart.likelihoods import NAMES
 from deepwishart.model import DeepKernelProcess
 from deepwishart.persistence import ModelFileError, read_model, write_model
@@ -73,7 +78,9 @@ class SavedModel:
         predictive = Predictive(cast(Posterior, prior), X, chunk_rows=len(X), offset=shift)
         if isinstance(regressor, DeepKernelClassifier):
             return ClassPredictive(predictive, regressor.classes_)
-        return RescaledPredictive(predictive, scaled.targets, regressor._single_column)
+        return RescaledPredictive(
+            predictive, scaled.targets, 0 if regressor._single_column else None
+        )
 
 
 def likelihood_name(model: DeepKernelProcess) -> str:

@@ -102,7 +102,7 @@ def relevance_lines(found: Sequence[Relevance], *, scored: bool = True) -> list[
     return [
         [
             printable(each.name, 60),
-            *([each.lost()] if scored else []),
+            *([f"{each.importance:z.3f} ± {each.standard_error:.3f}"] if scored else []),
             "" if each.lengthscale is None else plain(each.lengthscale, 3),
         ]
         for each in found

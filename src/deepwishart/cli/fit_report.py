@@ -18,7 +18,6 @@ from deepwishart.cli.explaining import column_groups, relevance_lines
 from deepwishart.cli.preparation import Split, targets_of
 from deepwishart.cli.scores import known_models, reliability_of, rows_of, score_lines
 from deepwishart.estimators import DeepKernelClassifier
-from deepwishart.estimators.evaluation import TargetColumn
 from deepwishart.likelihoods import Gaussian, HeteroscedasticGaussian
 
 __all__ = ["write_fit_report"]
@@ -89,7 +88,7 @@ def _numbers(saved: SavedModel, split: Split) -> Iterator[dict[str, Any]]:
     for index, target in enumerate(saved.targets):
         mean, stddev, lower, upper = (part.reshape(y.shape)[:, index] for part in found)
         truth, name = y[:, index], printable(target, 60)
-        curve = metrics.calibration_curve(TargetColumn(distribution, y, index), truth)
+        curve = metrics.calibration_curve(distribution.column(index), truth)
         pictures = {
             "truth": plots.against_truth(mean, lower, upper, truth, target=target),
             "calibration": plots.calibration({"model": curve}, num_rows=len(y)),

@@ -2,7 +2,7 @@
 
 Estimators, the sweeps over the paper's experiments and the demonstrations all go this way::
 
-    scaled = ScaledModel.build("dwp", X, y, depth=2)  # standardise, build
+    scaled = ScaledModel.build(ModelSpec(num_features), X, y)  # standardise, build
     data = scaled.standardise(X, y)
     protocol = adjust_protocol("fast", len(X), max_iter=500)
     history = run_training(scaled.model, *data, protocol)  # train
@@ -11,8 +11,7 @@ Estimators, the sweeps over the paper's experiments and the demonstrations all g
 """
 
 from deepwishart.estimators.base import DeepKernelEstimator, inducing_points
-from deepwishart.estimators.class_predictive import ClassPredictive, number_classes
-from deepwishart.estimators.classifier import DeepKernelClassifier
+from deepwishart.estimators.classifier import ClassPredictive, DeepKernelClassifier, number_classes
 from deepwishart.estimators.evaluation import (
     Bound,
     estimate_elbo,

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 import os
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
@@ -20,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepwishart._support.arguments import resolve_device, whole_number
+from deepwishart._support.arguments import resolve_device
 from deepwishart.estimators import checks, record
 from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance
@@ -124,14 +123,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         them; with ``reset``, learn which."""
         return inputs, None
 
-    @abstractmethod
-    def _describe_targets(self) -> dict[str, Any]:
-        """What a saved model has to know of its targets, as plain data."""
-
-    @abstractmethod
-    def _recall_targets(self, config: dict[str, Any]) -> None:
-        """Take up what :meth:`_describe_targets` said."""
-
     # ---- training ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -144,6 +135,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             y: targets ``(N,)`` or ``(N, D)``.
         """
         checks.check_parameters(self.get_params(deep=False))
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None.")
         self.__dict__.pop("conformity_scores_", None)  # a regressor's, about the model before
         continuing = bool(self.warm_start) and hasattr(self, "model_")
         targets = self._check_targets(y, reset=not continuing)
@@ -276,13 +269,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 "Use depth='auto' or depth=1, increase max_iter, and look for outliers in X and y.",
                 stacklevel=3,
             )
-        asked = self.n_inducing
-        if self.verbose and not isinstance(asked, str) and self.n_inducing_ < asked:
-            print(
-                f"Using {self.n_inducing_} inducing points instead of "
-                f"n_inducing={asked}: X has no more distinct rows.",
-                file=sys.stderr,
-            )
 
     # ---- prediction -------------------------------------------------------------------------
 
@@ -299,14 +285,13 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         Returns:
             ``(N, n_samples)``, or ``(N, D, n_samples)`` for targets that came as a table.
         """
-        whole_number("n_samples", n_samples)
         distribution = self.predict_distribution(X)
         seed = self.seed_
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
         # The prediction itself has used up the stream of seed_, which noise must not repeat.
         generator = torch.Generator(self.model_.device).manual_seed(seed + 1)
-        return np.moveaxis(distribution.sample(int(n_samples), generator), 0, -1)
+        return np.moveaxis(distribution.sample(n_samples, generator), 0, -1)
 
     relevance = relevance  # a method with a file of its own
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -97,32 +98,45 @@ def check_numeric(table: Any, what: str = "X") -> Any:
         return tensor(what, table).to("cpu", torch.float64).numpy()
     if hasattr(table, "collect") and hasattr(table, "lazy"):
         raise TypeError(f"{what} is a lazy frame; call .collect() on it first.")
-    names = column_names(table)
-    for index, values in _odd_columns(table):
-        label = _label(index, names, what)
-        if values.dtype.kind in "Mm":
-            raise ValueError(
-                f"{label} holds dates or durations; give numbers instead, for example days since "
-                "the first date."
-            )
-        for value in values:
-            _check_value(value, label)
+    for index, values in enumerate(_columns(table)):
+        for value in values if values.dtype.kind not in "biufc" else ():
+            if value is None or type(value).__name__ == "NAType" or isinstance(value, complex):
+                continue  # missing values and complex numbers have messages of their own
+            try:
+                if isinstance(value, str | bytes | datetime.date | np.datetime64 | np.timedelta64):
+                    raise ValueError(
+                        "encode text, for example with sklearn.preprocessing.OneHotEncoder in a "
+                        "pipeline, and give dates as days since the first"
+                    )
+                float(value)
+            except (ArithmeticError, TypeError, ValueError) as error:
+                label = _label(index, column_names(table), what)
+                kind = ValueError if isinstance(error, ValueError) else TypeError
+                held = shown(str(value) if isinstance(value, str) else value)
+                found = f"{label} holds {held}, which is no number: {error}."
+                raise kind(found) from None
     return table
+
+
+def _columns(table: Any) -> Iterable[np.ndarray]:
+    """The columns as arrays. There are none of what is sparse or ragged, or has other dimensions:
+    scikit-learn has good words for those."""
+    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        return (np.asarray(table[name]).ravel() for name in table.columns)
+    try:
+        array = np.asarray(table)
+        # A list with one text column would otherwise become text everywhere.
+        array = np.array(table, dtype=object) if array.dtype.kind in "US" else array
+    except ValueError:
+        return ()
+    return array.T if array.ndim == 2 else [array] * (array.ndim == 1)
 
 
 def check_targets(y: Any) -> np.ndarray:
     """Targets as finite numbers, ``(N,)`` or ``(N, D)``."""
-    if y is None:
-        raise ValueError("A fit requires y to be passed, but the target y is None: call fit(X, y).")
     y = check_numeric(y, "y")
-    shapes = {"ensure_2d": False, "allow_nd": True, "ensure_min_features": 0, "input_name": "y"}
-    values = check_array(y, **NUMBERS, **shapes)
-    if values.ndim not in (1, 2) or 0 in values.shape[1:]:
-        raise ValueError(
-            f"y must have shape (rows,) or (rows, columns) with at least one column, got "
-            f"{values.shape}."
-        )
-    check_finite(values[:, None] if values.ndim == 1 else values, column_names(y), "y")
+    values = check_array(y, **NUMBERS, ensure_2d=False, input_name="y")
+    check_finite(values.reshape(len(values), -1), column_names(y), "y")
     if values.size and np.abs(values).max() > _LARGEST_TARGET:
         raise ValueError(
             f"y has values beyond {_LARGEST_TARGET:g}, where predictions would be infinite. Divide "
@@ -134,18 +148,15 @@ def check_targets(y: Any) -> np.ndarray:
 def check_counts(values: np.ndarray, names: list[str] | None) -> None:
     """Refuse targets that are no counts, naming column and row."""
     table = values.reshape(len(values), -1)
-    for bad, what in (
-        (table < 0, "negative"),
-        (table != np.floor(table), "no whole number"),
-        (table > _LARGEST_COUNT, f"beyond {_LARGEST_COUNT:g}"),
-    ):
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise ValueError(
-                f"{_label(column, names, 'y')} has {table[row, column]:g} in row {row}, which is "
-                f"{what}: likelihoods 'poisson' and 'negative_binomial' are for counts. Use "
-                "'auto', 'gaussian', 'heteroscedastic' or 'student_t' for measurements."
-            )
+    bad = (table < 0) | (table > _LARGEST_COUNT) | (table != np.floor(table))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{_label(column, names, 'y')} has {table[row, column]:g} in row {row}, which is no "
+            f"whole number from 0 to {_LARGEST_COUNT:g}: likelihoods 'poisson' and "
+            "'negative_binomial' are for counts. Use 'auto', 'gaussian', 'heteroscedastic' or "
+            "'student_t' for measurements."
+        )
 
 
 def check_finite(values: np.ndarray, names: list[str] | None, what: str = "X") -> None:
@@ -171,42 +182,6 @@ def check_distance(standardised: np.ndarray, names: list[str] | None, what: str 
             f"{_label(column, names, what)} in row {row} is more than {_FARTHEST:.0e} "
             "training standard deviations from the training data. Check the units of that column."
         )
-
-
-def _odd_columns(table: Any) -> Iterator[tuple[int, np.ndarray]]:
-    """Columns whose type does not promise numbers, as arrays."""
-    columns: Iterable[np.ndarray]
-    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
-        columns = (np.asarray(table[name]).ravel() for name in table.columns)
-    elif hasattr(table, "toarray"):
-        return  # sparse: scikit-learn's own message is good
-    else:
-        try:
-            array = np.asarray(table)
-            # A list with one text column would otherwise become text everywhere.
-            array = np.array(table, dtype=object) if array.dtype.kind in "US" else array
-        except ValueError:
-            return  # ragged: likewise
-        if array.dtype.kind in "biufc" or array.ndim not in (1, 2):
-            return
-        columns = array.T if array.ndim == 2 else [array]
-    for index, values in enumerate(columns):
-        if values.dtype.kind not in "biufc":
-            yield index, values
-
-
-def _check_value(value: Any, label: str) -> None:
-    if isinstance(value, str | bytes):
-        raise ValueError(
-            f"{label} holds text, for example {str(value)!r}. Convert it to numbers, or encode "
-            "categories first, for example with sklearn.preprocessing.OneHotEncoder in a pipeline."
-        )
-    if value is None or type(value).__name__ == "NAType" or isinstance(value, complex):
-        return  # missing values and complex numbers have messages of their own
-    try:
-        float(value)
-    except (ArithmeticError, TypeError, ValueError) as error:
-        raise TypeError(f"{label} holds {shown(value)}, which is no number: {error}.") from None
 
 
 def _label(index: int, names: list[str] | None, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Deep kernel processes as a scikit-learn classifier."""
+"""Deep kernel processes as a scikit-learn classifier, and its predictions of labels."""
 
 from __future__ import annotations
 
@@ -7,15 +7,82 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from deepwishart.estimators.base import DeepKernelEstimator
-from deepwishart.estimators.class_predictive import ClassPredictive, number_classes
 from deepwishart.likelihoods import Likelihood
-from deepwishart.persistence import ModelFileError
+from deepwishart.predict import Predictive
+
+
+class ClassPredictive:
+    r"""A :class:`deepwishart.Predictive` over classes, with their labels:
+
+    .. math:: p(y = c) = \frac1S \sum_s \int p(c \mid f)\, \mathcal N(f; m_s, v_s)\, df.
+
+    Args:
+        predictive: prediction of numbers of classes.
+        classes: labels in the order of those numbers, ``(C,)``.
+
+    Attributes:
+        log_probs: log probability of every class, ``(N, C)``.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
+    >>> likelihood = dw.likelihoods.Bernoulli()
+    >>> model = dw.build("dwp", X, (X > 0).double(), num_inducing=4, likelihood=likelihood)
+    >>> prediction = ClassPredictive(model.predict(X, num_samples=5), np.array(["no", "yes"]))
+    >>> prediction.probs.shape, str(prediction.mode[-1]), prediction.sample(3).shape
+    ((8, 2), 'yes', (3, 8))
+    """
+
+    def __init__(self, predictive: Predictive, classes: np.ndarray) -> None:
+        self.numbered, self.classes = predictive, classes
+        log_probs = predictive.log_probs.cpu().numpy().astype(np.float64)
+        # Rounding, in single precision above all, leaves sums that are not quite one.
+        self.log_probs = log_probs - np.logaddexp.reduce(log_probs, axis=1, keepdims=True)
+
+    @property
+    def probs(self) -> np.ndarray:
+        """Probability of every class, ``(N, C)``."""
+        return np.exp(self.log_probs)
+
+    @property
+    def mode(self) -> np.ndarray:
+        """The most probable label of every row, ``(N,)``."""
+        return self.classes[self.log_probs.argmax(1)]
+
+    def log_prob(self, y: Any) -> np.ndarray:
+        """Log probability of each row's label, ``(N,)``."""
+        labels = np.asarray(y)
+        rows = len(self.log_probs)
+        if labels.shape != (rows,):
+            raise ValueError(f"y must be {rows} labels, got shape {labels.shape}.")
+        return self.log_probs[np.arange(rows), number_classes(labels, self.classes)]
+
+    def sample(self, num_samples: int = 1, generator: torch.Generator | None = None) -> np.ndarray:
+        """Draws of the labels, ``(num_samples, N)``; each picks one posterior sample for all
+        rows."""
+        return self.classes[self.numbered.sample(num_samples, generator).long().cpu().numpy()]
+
+
+def number_classes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """For each label its place in ``classes``, which are sorted; others are refused.
+
+    >>> number_classes(np.array(["yes", "no", "yes"]), np.array(["no", "yes"]))
+    array([1, 0, 1])
+    """
+    places = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    other = classes[places] != labels
+    if other.any():
+        raise ValueError(
+            f"y holds {labels[other].tolist()[0]!r}, which is none of the {len(classes)} classes: "
+            f"{', '.join(map(repr, classes[:5].tolist()))}{', ...' if len(classes) > 5 else ''}."
+        )
+    return places
 
 
 @dataclass(eq=False, repr=False)
@@ -85,16 +152,27 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         """Numbers of classes, ``(N,)``."""
-        if y is None:
-            raise ValueError(
-                "A fit requires y to be passed, but the target y is None: call fit(X, y)."
-            )
         labels = column_or_1d(y, warn=True)
-        classes = _distinct(labels)
+        assert_all_finite(labels, input_name="y")
+        try:
+            classes = np.unique(labels)
+        except TypeError:
+            kinds = sorted({type(label).__name__ for label in labels})
+            raise ValueError(
+                f"y mixes labels of the types {', '.join(kinds)}, which have no order. Drop rows "
+                "with missing labels, and make the others all numbers or all text."
+            ) from None
         check_classification_targets(labels)
         if reset:
-            self._weights = _class_weights(self.class_weight, classes, labels).tolist()
-            self.classes_ = classes
+            if len(classes) < 2:
+                found = f"one class only, {classes.tolist()[0]!r}" if len(classes) else "no rows"
+                raise ValueError(f"A classifier needs two classes to tell apart; y has {found}.")
+            weights = compute_class_weight(self.class_weight, classes=classes, y=labels)
+            if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+                raise ValueError(
+                    f"class_weight must be finite and not negative, got {self.class_weight!r}."
+                )
+            self._weights, self.classes_ = weights.tolist(), classes
         return number_classes(labels, self.classes_).astype(np.float64)
 
     def _likelihoods(self) -> list[str | Likelihood]:
@@ -104,54 +182,3 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         count = len(self.classes_)
         options = {"class_weights": self._weights}
         return options if count == 2 else {"num_classes": count, **options}
-
-    def _describe_targets(self) -> dict[str, Any]:
-        if self.classes_.dtype.kind not in "OUbiuf":
-            raise ModelFileError(
-                f"Labels of the type {self.classes_.dtype} cannot be saved as plain data; turn "
-                "them into text or numbers before fit, or pickle the classifier."
-            )
-        return {"classes": self.classes_.tolist()}
-
-    def _recall_targets(self, config: dict[str, Any]) -> None:
-        self.classes_ = np.array(config["classes"])
-        pairs: Any = self.class_weight
-        if isinstance(pairs, list):  # JSON has no keys but text
-            self.class_weight = dict(pairs)
-
-
-def _distinct(labels: np.ndarray) -> np.ndarray:
-    """The labels without repetition, sorted."""
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError(
-            "Input y contains NaN or infinity, which are no labels. Drop those rows first."
-        )
-    try:
-        return np.unique(labels)
-    except TypeError:
-        kinds = sorted({type(label).__name__ for label in labels})
-        raise ValueError(
-            f"y mixes labels of the types {', '.join(kinds)}, which have no order. Drop rows with "
-            "missing labels, and make the others all numbers or all text."
-        ) from None
-
-
-def _class_weights(
-    class_weight: Mapping[Any, float] | str | None, classes: np.ndarray, labels: np.ndarray
-) -> np.ndarray:
-    if not len(classes):
-        raise ValueError("Found array y with 0 sample(s); a classifier needs rows to learn from.")
-    if len(classes) < 2:
-        raise ValueError(
-            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs at least two to "
-            "tell apart."
-        )
-    if not isinstance(class_weight, Mapping | None) and class_weight != "balanced":
-        raise ValueError(
-            "class_weight must be None, 'balanced' or a dictionary from labels to weights, got "
-            f"{class_weight!r}."
-        )
-    weights = compute_class_weight(class_weight, classes=classes, y=labels)
-    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
-        raise ValueError(f"class_weight must be finite and not negative, got {class_weight!r}.")
-    return weights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,43 +65,38 @@ def estimate_elbo(
     return Bound(estimates.mean().item(), error)
 
 
-def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
-    """Log likelihood per row, RMSE, CRPS and coverage of the 90% interval of each target column.
+def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
+    r"""The :math:`\lceil (n + 1) c \rceil`-th smallest of n scores, for each column.
 
-    All in the units of ``y``, ``(N,)`` or ``(N, D)``, but computed in standardised ones, where
-    squares stay finite.
+    Split conformal prediction: if the score of a new row is exchangeable with the others, ``(n,
+    D)``, it is at most this with probability :math:`c` or more, and, where no two are equal, no
+    more than :math:`c + 1/(n + 1)` (Vovk, Gammerman and Shafer, 2005).
+
+    >>> conformal_quantile(np.arange(1.0, 10.0)[:, None], coverage=0.8)
+    array([8.])
+    """
+    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
+    if rank > len(scores):
+        raise ValueError(
+            f"coverage={coverage:g} needs at least {math.ceil(coverage / (1 - coverage) - 1e-9)} "
+            f"calibration rows, there are {len(scores)}. Call calibrate with more rows, or ask for "
+            "less."
+        )
+    return np.sort(scores, axis=0)[rank - 1]
+
+
+def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
+    """Log likelihood per row, RMSE, CRPS and coverage of the 90% interval of each target column, in
+    the units of ``y``, ``(N,)`` or ``(N, D)``.
 
     >>> from deepwishart.estimators import ScaledModel
+    >>> from deepwishart.spec import ModelSpec
     >>> X = np.linspace(0.0, 600.0, 30)[:, None]
-    >>> (scores,) = score(ScaledModel.build("dwp", X, X, num_inducing=5).predict(X, 5), X)
+    >>> (scores,) = score(ScaledModel.build(ModelSpec(1, num_inducing=5), X, X).predict(X, 5), X)
     >>> sorted(scores), 0 < scores["rmse"] < 200
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
-    table = prediction.standardise(y)
-    columns = range(table.shape[1])
-    return _rescaled(
-        [TargetColumn(prediction.standardised, table, d) for d in columns], prediction, y
-    )
-
-
-def score_constant(
-    prediction: RescaledPredictive, y: np.ndarray, train: np.ndarray | None = None
-) -> list[dict[str, float]]:
-    """The scores of a guess with mean and standard deviation of the training rows for all inputs.
-
-    Counts are not standardised, and their guess, a negative binomial, needs the counts ``train``.
-
-    >>> from deepwishart.estimators import ScaledModel
-    >>> X = np.array([[0.0], [10.0], [20.0]])
-    >>> prediction = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
-    >>> round(score_constant(prediction, X)[0]["rmse"], 4)
-    8.165
-    """
-    shape = (len(prediction), len(prediction.scaling.scale))
-    if prediction.discrete and train is not None:
-        pairs = zip(train.reshape(len(train), -1).T, y.reshape(len(y), -1).T, strict=True)
-        return [_scores(_OneLaw(counts, len(y)), targets) for counts, targets in pairs]
-    return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
+    return _scores(map(prediction.column, range(len(prediction.scaling.scale))), y)
 
 
 def score_gaussian(
@@ -111,79 +106,47 @@ def score_gaussian(
     ``units`` is a prediction that knows what those are.
 
     >>> from deepwishart.estimators import ScaledModel
+    >>> from deepwishart.spec import ModelSpec
     >>> X = np.array([[0.0], [10.0], [20.0]])
-    >>> units = ScaledModel.build("dwp", X, X, num_inducing=3).predict(X, 5)
-    >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"]
-    0.0
+    >>> units = ScaledModel.build(ModelSpec(1, num_inducing=3), X, X).predict(X, 5)
+    >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"] < 1e-9
+    True
     """
-    return _rescaled(list(zip(mean.T, stddev.T, strict=True)), units, y)
+    scaling = units.scaling
+    moments = scaling.inverse(mean.numpy()).T, (stddev.numpy() * scaling.scale).T
+    return _scores(zip(*moments, strict=True), y)
 
 
-def _rescaled(
-    marginals: list[Any], units: RescaledPredictive, y: np.ndarray
+def score_constant(
+    prediction: RescaledPredictive, y: np.ndarray, train: np.ndarray
 ) -> list[dict[str, float]]:
-    scales = units.scaling.scale.tolist(), units.scaling.log_scale.tolist()
-    columns = zip(marginals, units.standardise(y).T, *scales, strict=True)
-    return [_scores(*column) for column in columns]
-
-
-def _scores(
-    guess: Any, targets: Any, scale: float = 1.0, log_scale: float = 0.0
-) -> dict[str, float]:
-    """The scores of one column, whose unit is ``scale`` in the units of the data."""
-    return {
-        "log_likelihood": metrics.log_likelihood(guess, targets) - log_scale,
-        "rmse": metrics.rmse(guess, targets) * scale,
-        "crps": metrics.crps(guess, targets) * scale,
-        "coverage90": metrics.interval_coverage(guess, targets, 0.9),
-    }
-
-
-class TargetColumn:
-    """One target column of a prediction, as metrics take it; ``beside`` has the targets ``(N, D)``
-    of all columns, in the units of the prediction.
+    """The scores of a guess with mean and standard deviation of the targets ``train`` for all
+    inputs; the guess of counts is a negative binomial with these moments.
 
     >>> from deepwishart.estimators import ScaledModel
+    >>> from deepwishart.spec import ModelSpec
     >>> X = np.array([[0.0], [10.0], [20.0]])
-    >>> prediction = ScaledModel.build("dwp", X, np.hstack([X, X]), num_inducing=3).predict(X, 5)
-    >>> TargetColumn(prediction, np.hstack([X, X]), 1).mean.shape
-    (3,)
+    >>> prediction = ScaledModel.build(ModelSpec(1, num_inducing=3), X, X).predict(X, 5)
+    >>> round(score_constant(prediction, X, X)[0]["rmse"], 4)
+    8.165
     """
+    if prediction.discrete:
+        return _scores([_OneLaw(each, len(y)) for each in train.reshape(len(train), -1).T], y)
+    shape = (len(y), len(prediction.scaling.scale))
+    return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
 
-    def __init__(self, prediction: Any, beside: Any, column: int) -> None:
-        self.gaussian, self.discrete = prediction.gaussian, prediction.discrete
-        self._prediction, self._column = prediction, column
-        self._beside = np.asarray(beside, dtype=np.float64)
 
-    def components(self) -> Iterator[tuple[Any, Any]]:
-        """Chunks of component means and standard deviations, ``(S, n, 1)`` each."""
-        for mean, std in self._prediction.components():
-            yield mean[..., [self._column]], std[..., [self._column]]
-
-    @property
-    def mean(self) -> Any:
-        """Predictive mean, ``(N,)``."""
-        return self._own(self._prediction.mean)
-
-    def log_prob(self, y: Any) -> Any:
-        """Log density, or log probability, of each row."""
-        return self._prediction.log_prob(self._with(y), by_column=True)[:, self._column]
-
-    def cdf(self, y: Any) -> Any:
-        """Distribution function, ``(N,)``."""
-        return self._own(self._prediction.cdf(self._with(y)))
-
-    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Any:
-        """Draws, ``(num_samples, N)``."""
-        return self._own(self._prediction.sample(num_samples, generator), num_samples)
-
-    def _with(self, y: Any) -> np.ndarray:
-        changed = self._beside.copy()
-        changed[:, self._column] = y
-        return changed
-
-    def _own(self, values: Any, *leading: int) -> Any:
-        return values.reshape(*leading, len(self._beside), -1)[..., self._column]
+def _scores(marginals: Iterable[Any], y: np.ndarray) -> list[dict[str, float]]:
+    """Of predictions of each column."""
+    return [
+        {
+            "log_likelihood": metrics.log_likelihood(guess, truth),
+            "rmse": metrics.rmse(guess, truth),
+            "crps": metrics.crps(guess, truth),
+            "coverage90": metrics.interval_coverage(guess, truth, 0.9),
+        }
+        for guess, truth in zip(marginals, y.reshape(len(y), -1).T, strict=True)
+    ]
 
 
 class _OneLaw:

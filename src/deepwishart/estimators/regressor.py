@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from deepwishart._support.arguments import number
 from deepwishart.estimators import checks
 from deepwishart.estimators.base import DeepKernelEstimator
+from deepwishart.estimators.evaluation import conformal_quantile
 from deepwishart.estimators.scaled_model import RescaledPredictive
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
@@ -129,7 +129,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     def predict_distribution(self, X: Any) -> RescaledPredictive:
         """The whole predictive distribution: ``mean``, ``stddev``, ``quantile``, ``cdf``,
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
-        return RescaledPredictive(self._predict(X), self._scaled.targets, self._single_column)
+        return RescaledPredictive(
+            self._predict(X), self._scaled.targets, 0 if self._single_column else None
+        )
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, conformal: bool = False
@@ -243,32 +245,25 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def _find_exposure(self) -> int | None:
         """The number of the exposure's column."""
-        # Of an object, it is known whether it takes exposures; those named here take both.
+        # An object says whether it takes exposures; counts by name do.
         takes = getattr(self.likelihood, "exposure", _counts(self.likelihood))
-        if self.exposure is None:
-            if takes and not isinstance(self.likelihood, str):
-                raise ValueError("The likelihood has exposure=True: say in which column it is.")
+        place, names = self.exposure, self._names() or []
+        if place is None and takes and not isinstance(self.likelihood, str):
+            raise ValueError("The likelihood has exposure=True: say in which column it is.")
+        if place is None:
             return None
         if not takes:
             raise ValueError(
-                f"exposure={self.exposure!r} is for counts: use it with likelihood='poisson' or "
+                f"exposure={place!r} is for counts: use it with likelihood='poisson' or "
                 "'negative_binomial', or with one of these objects that has exposure=True."
             )
-        names = self._names() or []
-        if self.exposure in names:
-            return names.index(str(self.exposure))
-        if isinstance(self.exposure, str) or not 0 <= self.exposure < self.n_features_in_:
+        place = names.index(place) if isinstance(place, str) and place in names else place
+        if isinstance(place, str) or not 0 <= place < self.n_features_in_:
             raise ValueError(
-                f"exposure={self.exposure!r} is no column of X, which has {self.n_features_in_}"
+                f"exposure={place!r} is no column of X, which has {self.n_features_in_}"
                 f"{': ' + ', '.join(names[:10]) if names else ' without names'}."
             )
-        return int(self.exposure)
-
-    def _describe_targets(self) -> dict[str, Any]:
-        return {"exposure": self._exposure_column}
-
-    def _recall_targets(self, config: dict[str, Any]) -> None:
-        self._exposure_column = config["exposure"]
+        return int(place)
 
 
 def _counts(likelihood: str | Likelihood) -> bool:
@@ -276,23 +271,3 @@ def _counts(likelihood: str | Likelihood) -> bool:
     if isinstance(likelihood, str):
         return issubclass(checks.LIKELIHOODS.get(likelihood, Gaussian), CountLikelihood)
     return isinstance(likelihood, CountLikelihood)
-
-
-def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
-    r"""The :math:`\lceil (n + 1) c \rceil`-th smallest of n scores, for each column.
-
-    Split conformal prediction: if the score of a new row is exchangeable with the others, ``(n,
-    D)``, it is at most this with probability :math:`c` or more, and, where no two are equal, no
-    more than :math:`c + 1/(n + 1)` (Vovk, Gammerman and Shafer, 2005).
-
-    >>> conformal_quantile(np.arange(1.0, 10.0)[:, None], coverage=0.8)
-    array([8.])
-    """
-    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
-    if rank > len(scores):
-        raise ValueError(
-            f"coverage={coverage:g} needs at least {math.ceil(coverage / (1 - coverage) - 1e-9)} "
-            f"calibration rows, there are {len(scores)}. Call calibrate with more rows, or ask for "
-            "less."
-        )
-    return np.sort(scores, axis=0)[rank - 1]

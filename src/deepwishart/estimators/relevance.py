@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from deepwishart.estimators.evaluation import conformal_quantile
 from deepwishart.likelihoods import ClassLikelihood
 from deepwishart.likelihoods.counts import CountLikelihood
+from deepwishart.model import DeepKernelProcess
 
 if TYPE_CHECKING:
     from deepwishart.estimators.base import DeepKernelEstimator
@@ -31,12 +33,6 @@ class Relevance(NamedTuple):
     importance: float | None
     standard_error: float | None
 
-    def lost(self) -> str:
-        """The importance in words, with its error."""
-        if self.importance is None or self.standard_error is None:
-            return ""
-        return f"{round(self.importance, 3) + 0.0:.3f} ± {self.standard_error:.3f}"  # no -0.000
-
 
 class Dependence(NamedTuple):
     """The average prediction where an input is set to each of G values, ``(G, D)``, with the ends
@@ -45,17 +41,6 @@ class Dependence(NamedTuple):
     mean: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-
-
-def lengthscales(estimator: DeepKernelEstimator) -> np.ndarray | None:
-    r"""Lengthscales of the first layer in standard deviations of the inputs, ``(num_features,)``:
-    :math:`\ell_d \sqrt{\nu_0}`, since inputs enter as :math:`x / \sqrt{\nu_0}`."""
-    model = estimator.model_
-    kernel = (*model.layers, model.output)[0].kernel
-    found = getattr(kernel, "lengthscale", None)
-    if not isinstance(found, torch.Tensor) or found.shape != (model.num_features,):
-        return None
-    return found.detach().cpu().double().numpy() * math.sqrt(model.num_features)
 
 
 def relevance(
@@ -98,7 +83,7 @@ def relevance(
         raise ValueError("relevance needs both X and y, or neither.")
     names = estimator._names() or [f"x{n}" for n in range(1, estimator.n_features_in_ + 1)]
     parts = groups or {name: [index] for index, name in enumerate(names)}
-    scales, random = lengthscales(estimator), np.random.default_rng(random_state)
+    scales, random = _lengthscales(estimator.model_), np.random.default_rng(random_state)
     if X is not None:
         rows = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
         before = _log_prob(estimator, rows, y)
@@ -108,15 +93,22 @@ def relevance(
         if scales is not None:
             scale = float(np.square(1.0 / scales[list(columns)]).sum() ** -0.5)
         if X is not None:
+            moved = np.isin(np.arange(rows.shape[1]), list(columns))
             orders = [random.permutation(len(rows)) for _ in range(n_repeats)]
-            lost = np.empty((n_repeats, len(rows)))
-            for repeat, order in enumerate(orders):
-                shuffled = rows.copy()
-                shuffled[:, list(columns)] = rows[order][:, list(columns)]
-                lost[repeat] = before - _log_prob(estimator, shuffled, y)
+            dealt = (np.where(moved, rows[order], rows) for order in orders)
+            lost = np.array([before - _log_prob(estimator, each, y) for each in dealt])
             mean, error = float(lost.mean()), _standard_error(lost, orders)
         found.append(Relevance(name, scale, mean, error))
     return found
+
+
+def _lengthscales(model: DeepKernelProcess) -> np.ndarray | None:
+    r"""Of the first layer in standard deviations of the inputs, ``(num_features,)``:
+    :math:`\ell_d \sqrt{\nu_0}`, since inputs enter as :math:`x / \sqrt{\nu_0}`."""
+    found = getattr((*model.layers, model.output)[0].kernel, "lengthscale", None)
+    if not isinstance(found, torch.Tensor) or found.shape != (model.num_features,):
+        return None
+    return found.detach().cpu().double().numpy() * math.sqrt(model.num_features)
 
 
 def _standard_error(lost: np.ndarray, orders: Sequence[np.ndarray]) -> float:
@@ -152,12 +144,13 @@ def dependence(
         num_functions: functions to draw.
     """
     curves = sampled_dependence(estimator, X, columns, values, num_functions, estimator.seed_)
-    likelihood = estimator.model_.likelihood
-    band = simultaneous_band(curves, 0.9)
-    if isinstance(likelihood, ClassLikelihood | CountLikelihood):
-        highest = 1.0 if isinstance(likelihood, ClassLikelihood) else None
-        band = [end.clip(0.0, highest) for end in band]
-    return Dependence(curves.mean(0), *band)
+    mean, spread = curves.mean(0), curves.std(0, ddof=1)
+    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
+    reach = conformal_quantile(distance.max(1), 0.9) * spread
+    classes = isinstance(estimator.model_.likelihood, ClassLikelihood)
+    counts = isinstance(estimator.model_.likelihood, CountLikelihood)
+    lowest, highest = 0.0 if classes or counts else -np.inf, 1.0 if classes else np.inf
+    return Dependence(mean, *(np.clip(mean + side * reach, lowest, highest) for side in (-1, 1)))
 
 
 def sampled_dependence(
@@ -172,9 +165,11 @@ def sampled_dependence(
     scaled, shape = estimator._scaled, (len(values), len(X))
     rows = np.repeat(X[None], len(values), axis=0)
     rows[:, :, list(columns)] = values[:, None, :]
-    inputs = scaled.tensor(scaled.inputs.forward(rows.reshape(-1, X.shape[1])))
+    known, offset = estimator._separate_exposures(rows.reshape(-1, X.shape[1]))
+    inputs = scaled.tensor(scaled.inputs.forward(known))
     generator = torch.Generator(scaled.model.device).manual_seed(seed)
     drawn = scaled.model.sample_functions(inputs, num_functions, generator).functions
+    drawn = drawn if offset is None else drawn + scaled.tensor(offset)
     law: Any = scaled.model.likelihood.distribution(drawn)
     # Classes have no mean but probabilities; of two, that of the second.
     expected = law.probs if isinstance(scaled.model.likelihood, ClassLikelihood) else law.mean
@@ -182,22 +177,6 @@ def sampled_dependence(
     curves: np.ndarray = expected.reshape(num_functions, *shape, -1).mean(2)
     fits = curves.shape[-1] == len(scaled.targets.scale)
     return scaled.targets.inverse(curves) if fits else curves
-
-
-def simultaneous_band(curves: np.ndarray, coverage: float) -> list[np.ndarray]:
-    r"""Lower and upper end, ``(G, D)``, of a band that whole curves lie in, for each column:
-    :math:`m_g \pm k s_g`, where :math:`k` is the :math:`\lceil (S + 1) c \rceil`-th smallest of
-    :math:`\max_g |f_{sg} - m_g| / s_g` over the S ``curves``, ``(S, G, D)``.
-
-    >>> lower, upper = simultaneous_band(np.random.default_rng(0).normal(size=(99, 5, 1)), 0.9)
-    >>> lower.shape, bool((upper > 2.0).all())  # 1.645 would hold 90% at one value
-    ((5, 1), True)
-    """
-    mean, spread = curves.mean(0), curves.std(0, ddof=1)
-    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
-    rank = min(len(curves), math.ceil((len(curves) + 1) * coverage))
-    reach = np.sort(distance.max(1), axis=0)[rank - 1] * spread
-    return [mean - reach, mean + reach]
 
 
 def _log_prob(estimator: Any, rows: np.ndarray, y: Any) -> np.ndarray:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import probabilities, tensor
-from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess
 from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
 from deepwishart.spec import ModelSpec
-from deepwishart.start import build, make_model
+from deepwishart.start import make_model
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,6 @@ class Standardiser:
         """Size of one standardised unit in original units, ``(D,)``."""
         return self.magnitude * self.spread
 
-    @property
-    def log_scale(self) -> np.ndarray:
-        """:math:`\\log` of :attr:`scale`, ``(D,)``."""
-        return np.log(self.magnitude) + np.log(self.spread)
-
     def forward(self, values: np.ndarray) -> np.ndarray:
         """Original units to standardised ones, ``(..., D)``."""
         with np.errstate(over="ignore"):  # whoever calls checks how far away values are
@@ -94,7 +88,7 @@ class ScaledModel:
     """A deep kernel process in standardised units, and how inputs and targets get there and back.
 
     >>> X = np.linspace(0.0, 600.0, 30)[:, None]
-    >>> scaled = ScaledModel.build("dwp", X, 50 + X, num_inducing=5)
+    >>> scaled = ScaledModel.build(ModelSpec(1, num_inducing=5), X, 50 + X)
     >>> scaled.standardise(X, 50 + X)[0].std(correction=0).item(), scaled.predict(X, 5).mean.shape
     (1.0, (30, 1))
     """
@@ -107,7 +101,7 @@ class ScaledModel:
     @classmethod
     def build(
         cls,
-        spec: ModelSpec | str,
+        spec: ModelSpec,
         X: np.ndarray,
         y: np.ndarray,
         log_exposures: np.ndarray | None = None,
@@ -115,35 +109,23 @@ class ScaledModel:
         device: torch.device | str = "cpu",
         **options: Any,
     ) -> ScaledModel:
-        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units.
-
-        Classes and counts stay as they are.
+        """A new model of data ``(N, num_features)`` and ``(N, D)`` in any units; classes and counts
+        stay as they are.
 
         Args:
-            spec: what the model is, or the name of a process.
+            spec: what the model is.
             X: inputs.
             y: targets.
             log_exposures: of counts, ``(N, 1)``.
             device: where to put the model.
-            **options: ``seed`` and ``start`` of a specification
-                (:func:`deepwishart.start.make_model`); of a process by name, those of
-                :func:`deepwishart.build`.
+            **options: how it starts, such as ``seed``: see :func:`deepwishart.start.make_model`.
         """
-        if isinstance(spec, ModelSpec):
-            likelihood = spec.make_likelihood()
-        else:
-            likelihood = options.get("likelihood") or Gaussian()
-        inputs, targets = Standardiser.fit(X), Standardiser.identity(y.shape[1])
-        if likelihood.location_scale:
-            targets = Standardiser.fit(y)
-        rows = torch.as_tensor(inputs.forward(X))
-        values = torch.as_tensor(_beside(targets.forward(y), log_exposures))
-        if isinstance(spec, ModelSpec):
-            dtype = spec.torch_dtype
-            model = make_model(spec, rows.to(dtype), values.to(dtype), **options)
-        else:
-            model = build(spec, rows, values, **options)
-        return cls(model.to(device), inputs, targets)
+        moves = spec.make_likelihood().location_scale
+        targets = Standardiser.fit(y) if moves else Standardiser.identity(y.shape[1])
+        inputs, dtype = Standardiser.fit(X), spec.torch_dtype
+        rows = torch.as_tensor(inputs.forward(X), dtype=dtype)
+        values = torch.as_tensor(_beside(targets.forward(y), log_exposures), dtype=dtype)
+        return cls(make_model(spec, rows, values, **options).to(device), inputs, targets)
 
     def standardise(
         self, X: np.ndarray, y: np.ndarray, log_exposures: np.ndarray | None = None
@@ -156,13 +138,9 @@ class ScaledModel:
         """An array in the model's precision, on its device."""
         return torch.as_tensor(values, dtype=self.model.dtype, device=self.model.device)
 
-    def predict(
-        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, *, squeeze: bool = False
-    ) -> RescaledPredictive:
-        """The predictive distribution at inputs and for targets in the units of the data;
-        ``squeeze`` drops the column dimension of a single target."""
-        prediction = self.standardised(X, num_samples, seed)
-        return RescaledPredictive(prediction, self.targets, squeeze)
+    def predict(self, X: np.ndarray, num_samples: int = 100, seed: int = 0) -> RescaledPredictive:
+        """The predictive distribution at inputs and for targets in the units of the data."""
+        return RescaledPredictive(self.standardised(X, num_samples, seed), self.targets)
 
     def standardised(
         self, X: np.ndarray, num_samples: int = 100, seed: int = 0, offset: np.ndarray | None = None
@@ -186,7 +164,7 @@ class ScaledModel:
         """Let go of posterior samples; to be called when the model has changed."""
         self._drawn.clear()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:  # files are for what was learned
         return {**self.__dict__, "_drawn": {}}
 
 
@@ -198,39 +176,46 @@ class RescaledPredictive:
 
     and likewise under any other; counts are as they are. Means, quantiles and samples are scaled,
     log densities lose :math:`\sum_d \log c_d`. Results are double-precision NumPy arrays
-    ``(N, D)``, or ``(N,)`` when ``squeeze``.
+    ``(N, D)``, or ``(N,)`` for one ``column``.
 
     Args:
         predictive: prediction in standardised units.
         scaling: how the targets were standardised.
-        squeeze: drop the column dimension; for targets that came as a vector.
+        column: the marginal distribution of one target, as a vector; ``None``: all of them.
 
     Attributes:
-        num_samples: number of components of the mixture.
         gaussian: whether components are Gaussian, one for each posterior sample.
         discrete: whether targets are counts.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None]
     >>> prediction = dw.build("dwp", X, X, num_inducing=4).predict(X, num_samples=5)
-    >>> original = RescaledPredictive(prediction, Standardiser.fit(100 + 10 * X.numpy()), True)
+    >>> original = RescaledPredictive(prediction, Standardiser.fit(100 + 10 * X.numpy()), column=0)
     >>> original.mean.shape, bool((original.quantile(0.9) > original.quantile(0.1)).all())
     ((8,), True)
     """
 
-    def __init__(self, predictive: Predictive, scaling: Standardiser, squeeze: bool) -> None:
-        self.standardised, self.scaling, self._squeeze = predictive, scaling, squeeze
-        self.num_samples = predictive.num_samples
+    def __init__(
+        self, predictive: Predictive, scaling: Standardiser, column: int | None = None
+    ) -> None:
+        self.standardised, self.scaling = predictive, scaling
         self.gaussian, self.discrete = predictive.gaussian, predictive.discrete
+        self._single = column is not None
+        self._columns = slice(None) if column is None else slice(column, column + 1)
 
     def __len__(self) -> int:
         return len(self.standardised)
+
+    def column(self, index: int) -> RescaledPredictive:
+        """The marginal distribution of one target, which :mod:`deepwishart.metrics` scores."""
+        return RescaledPredictive(self.standardised, self.scaling, index)
 
     def components(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Chunks of component means and standard deviations, ``(S, n, D)`` each, in row order; for
         Gaussian noise."""
         for mean, std in self.standardised.components():
-            yield self.scaling.inverse(_numpy(mean)), _numpy(std) * self.scaling.scale
+            parts = self.scaling.inverse(_numpy(mean)), _numpy(std) * self.scaling.scale
+            yield parts[0][..., self._columns], parts[1][..., self._columns]
 
     @property
     def mean(self) -> np.ndarray:
@@ -255,11 +240,12 @@ class RescaledPredictive:
             )
         return self._shape(mean), self._shape(spread)
 
-    def log_prob(self, y: Any, *, by_column: bool = False) -> np.ndarray:
-        """Log density of each row's targets in original units, ``(N,)``, or of each column by
-        itself, ``(N, D)``."""
-        density = _numpy(self.standardised.log_prob(self.standardise(y), by_column=by_column))
-        return density - (self.scaling.log_scale if by_column else self.scaling.log_scale.sum())
+    def log_prob(self, y: Any) -> np.ndarray:
+        """Log density of each row's targets in original units, ``(N,)``."""
+        z, log_scale = self.standardise(y), np.log(self.scaling.scale)
+        if not self._single:
+            return _numpy(self.standardised.log_prob(z)) - log_scale.sum()
+        return self._shape(_numpy(self.standardised.log_prob(z, by_column=True)) - log_scale)
 
     def cdf(self, y: Any) -> np.ndarray:
         """Marginal distribution function of each column at ``y``."""
@@ -274,25 +260,28 @@ class RescaledPredictive:
 
     def sample(self, num_samples: int = 1, generator: torch.Generator | None = None) -> np.ndarray:
         """Independent draws of the targets, ``(num_samples, N, D)`` or ``(num_samples, N)``."""
-        drawn = _numpy(self.standardised.sample(num_samples, generator))
-        table = drawn.reshape(num_samples, len(self), self.standardised.num_outputs)
-        return self._shape(self.scaling.inverse(table))
+        drawn = self._table(self.standardised.sample(num_samples, generator))
+        return self._shape(self.scaling.inverse(drawn))
 
     def standardise(self, y: Any) -> Tensor:
-        """Targets in standardised units, ``(N, D)``."""
-        values = _numpy(tensor("y", y))
-        shape = (len(self), self.standardised.num_outputs)
-        if values.shape != shape and not (shape[1] == 1 and values.shape == shape[:1]):
+        """Targets in standardised units, ``(N, D)``, zero where they are not looked at."""
+        values, (rows, scaling) = _numpy(tensor("y", y)), (len(self), self.scaling)
+        every = np.tile(scaling.inverse(np.zeros(len(scaling.scale))), (rows, 1))
+        table = every[:, self._columns]
+        if values.shape != table.shape and not (table.shape[1] == 1 and values.shape == (rows,)):
             raise ValueError(
-                f"y must have {shape[0]} rows and {shape[1]} columns, got {values.shape}."
+                f"y must have {rows} rows and {table.shape[1]} columns, got {values.shape}."
             )
-        return torch.as_tensor(self.scaling.forward(values.reshape(shape)))
+        table[:] = values.reshape(table.shape)
+        return torch.as_tensor(scaling.forward(every))
 
     def _table(self, values: Tensor) -> np.ndarray:
-        return _numpy(values).reshape(len(self), self.standardised.num_outputs)
+        """With the last dimension, which :class:`deepwishart.Predictive` drops if it is 1."""
+        found = _numpy(values)
+        return found[..., None] if self.standardised.num_outputs == 1 else found
 
     def _shape(self, table: np.ndarray) -> np.ndarray:
-        return table[..., 0] if self._squeeze else table
+        return table[..., self._columns][..., 0] if self._single else table
 
 
 def _beside(targets: np.ndarray, log_exposures: np.ndarray | None) -> np.ndarray:

@@ -7,20 +7,18 @@ colour-blind readers (Okabe and Ito for lines, viridis for maps).
 
 from deepwishart.plots.calibration import calibration, reliability
 from deepwishart.plots.gram_matrices import gram_matrices, layer_grams
-from deepwishart.plots.posteriors import compare_posteriors, posterior
-from deepwishart.plots.predictions import against_truth, predictions, residuals
+from deepwishart.plots.posteriors import posteriors
+from deepwishart.plots.predictions import against_truth, residuals
 from deepwishart.plots.relevance import partial_dependence, relevance
 from deepwishart.plots.training_curves import training_curves
 
 __all__ = [
     "against_truth",
     "calibration",
-    "compare_posteriors",
     "gram_matrices",
     "layer_grams",
     "partial_dependence",
-    "posterior",
-    "predictions",
+    "posteriors",
     "relevance",
     "reliability",
     "residuals",

@@ -4,7 +4,7 @@ from deepwishart.tables.columns import Column, holds_classes, read_labels, read_
 from deepwishart.tables.dialect import Dialect
 from deepwishart.tables.encoder import TableEncoder
 from deepwishart.tables.problems import Problems, TableError
-from deepwishart.tables.reading import TableFile, open_table, read_table
+from deepwishart.tables.reading import TableFile, open_table
 
 __all__ = [
     "Column",
@@ -16,6 +16,5 @@ __all__ = [
     "holds_classes",
     "open_table",
     "read_labels",
-    "read_table",
     "read_targets",
 ]

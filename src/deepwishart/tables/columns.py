@@ -24,8 +24,12 @@ MISSING = (
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 _PLAIN = (*_TEXT, pl.Boolean, pl.Date, pl.Datetime)
-_WANTED = {"number": "a number", "boolean": "true or false", "date": "an ISO date"}
-_LARGEST = 1e300
+_WANTED = {
+    "number": "a finite number of at most 1e300",
+    "boolean": "true or false",
+    "date": "an ISO date",
+}
+_LARGEST = 1e300  # models compute a little beyond their data
 _MOST_CLASSES = 100
 
 
@@ -124,8 +128,8 @@ def read_values(
     """Columns as finite numbers, or as trimmed text if they hold categories; null where missing.
 
     Dates are days since 1970. ``kinds`` are those of the columns to read, ``rows`` the numbers of
-    the rows, from 1 on if ``None``. Values that cannot be read become null, and there is a sentence
-    about each column that has any.
+    the rows, from 1 on if ``None``. Values that cannot be read, or are beyond 1e300, become null,
+    and there is a sentence about each column that has any.
 
     >>> table = pl.DataFrame({"x": ["1", " 2.5 ", "NA"], "new": ["True", None, "0"]})
     >>> read_values(table, {"x": "number", "new": "boolean"})[0].rows()
@@ -135,6 +139,12 @@ def read_values(
     # By number: a name such as ^x.*$ would be taken for a pattern.
     typed = pl.DataFrame([table[name].alias(str(index)) for index, name in enumerate(names)])
     text = as_text(typed, missing, names)
+    # Numbers need no detour through text.
+    direct = [
+        number
+        for (number, dtype), kind in zip(typed.schema.items(), kinds.values(), strict=True)
+        if kind == "number" and dtype not in _TEXT
+    ]
     readers = []
     for number, kind in zip(typed.columns, kinds.values(), strict=True):
         reader = pl.col(number)
@@ -142,17 +152,12 @@ def read_values(
             lower = reader.str.to_lowercase()
             reader = lower.replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
         elif kind == "number":
-            reader = reader.cast(pl.Float64, strict=False).fill_nan(None)
+            reader = reader.cast(pl.Float64, strict=False)
+            reader = pl.when(reader.abs() <= _LARGEST).then(reader)
         elif kind == "date":
             reader = days_of(reader)
         readers.append(reader.alias(number))
-    # Numbers need no detour through text.
-    direct = [
-        pl.col(number).cast(pl.Float64).fill_nan(None)
-        for (number, dtype), kind in zip(typed.schema.items(), kinds.values(), strict=True)
-        if kind == "number" and dtype not in _TEXT
-    ]
-    values = text.select(readers).with_columns(typed.select(direct))
+    values = text.with_columns(typed.select(direct)).select(readers)
     values.columns = text.columns = names
     return values, dict(_odd_values(values, text, kinds, rows or range(1, len(table) + 1)))
 
@@ -160,26 +165,19 @@ def read_values(
 def _odd_values(
     values: pl.DataFrame, text: pl.DataFrame, kinds: Mapping[str, str], rows: Sequence[int]
 ) -> Iterator[tuple[str, str]]:
-    """Columns with a value that could not be read, or is infinite, and a sentence about each."""
+    """Columns with a value that could not be read, and a sentence about each."""
     unread, missing = values.null_count().row(0), text.null_count().row(0)
-    numbers = values.select(pl.col(pl.Float64).is_infinite().any())
-    infinite = dict(zip(numbers.columns, numbers.row(0), strict=True)) if numbers.width else {}
-    for index, name in enumerate(kinds):
-        if unread[index] == missing[index] and not infinite.get(name):
+    for index, (name, kind) in enumerate(kinds.items()):
+        if unread[index] == missing[index]:
             continue
         # Lists, since polars takes a name such as ^x.*$ for a pattern in methods of a series, too.
         pairs = zip(rows, text[name].to_list(), values[name].to_list(), strict=True)
-        odd = [
-            (row, value, read)
-            for row, value, read in pairs
-            if value is not None and (read is None or read in (math.inf, -math.inf))
-        ]
-        row, value, read = odd[0]
-        wanted = _WANTED[kinds[name]] if read is None else "a finite number"
+        odd = [(row, each) for row, each, read in pairs if each is not None and read is None]
+        row, value = odd[0]
         more = f" and {len(odd) - 1} more such values" if len(odd) > 1 else ""
         yield (
             name,
-            f"Column {quoted(name)} has {quoted(value)} in row {row}{more} where {wanted} "
+            f"Column {quoted(name)} has {quoted(value)} in row {row}{more} where {_WANTED[kind]} "
             "should be. Correct it, or drop the row.",
         )
 
@@ -190,8 +188,8 @@ def read_targets(
     """Target columns as numbers, ``(N, D)``; NaN where one is missing.
 
     Raises:
-        TableError: a column that does not exist, is given twice, is no column of numbers, has
-            values near the largest that a computer knows, or is constant.
+        TableError: a column that does not exist, is given twice, is constant, or has values that
+            cannot be read.
 
     >>> read_targets(pl.DataFrame({"x": [1, 2], "y": ["0.5", "NA"]}), ["y"]).tolist()
     [[0.5], [nan]]
@@ -203,26 +201,13 @@ def read_targets(
     problems = Problems()
     for name in names:
         column = values[name].rename("").drop_nulls()  # polars takes "^x$" for a pattern of names
-        largest = float(np.abs(column.to_numpy()).max(initial=0.0))
-        if table[name].dtype == pl.Boolean or column.is_empty():
-            text = as_text(pl.DataFrame([table[name].alias("")]), missing).to_series().drop_nulls()
-            found = f"{quoted(text[0])}, for example" if len(text) else "no values at all"
-            problems.append(
-                f"The target {quoted(name)} is no column of numbers: it has {found}. A target has "
-                "to be a number for regression."
-            )
-        elif name in odd:
+        if name in odd:
             problems.append(odd[name])
-        elif largest > _LARGEST:
-            problems.append(
-                f"The target {quoted(name)} has values up to {largest:g}; predictions beyond "
-                f"{_LARGEST:g} would be infinite. Divide the column by a constant first."
+        elif column.is_empty() or (len(column) > 1 and column.n_unique() == 1):
+            found = (
+                "has no values at all" if column.is_empty() else f"is {column[0]:g} in every row"
             )
-        elif column.n_unique() == 1 and len(column) > 1:
-            problems.append(
-                f"The target {quoted(name)} is {column[0]:g} in every row; there is nothing to "
-                "predict."
-            )
+            problems.append(f"The target {quoted(name)} {found}; there is nothing to predict.")
     problems.settle()
     return values.fill_null(math.nan).to_numpy()
 

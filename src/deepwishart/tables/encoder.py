@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -70,7 +69,7 @@ class TableEncoder:
         """Decide what each column is.
 
         Args:
-            table: training table, as :func:`~deepwishart.tables.read_table` gives it.
+            table: training table, as :func:`~deepwishart.tables.open_table` reads it.
             ignore: columns that are no inputs: targets, and columns to leave out.
             categorical: columns of numbers that are categories, such as post codes.
             impute: ``None`` or ``"median"``.
@@ -91,11 +90,11 @@ class TableEncoder:
                 refuse_missing(text, kinds, rows)
         values, odd = read_values(table, kinds, rows, missing)
         problems += odd.values()
-        source = range(len(table)) if fill_from is None else fill_from
+        source = list(range(len(table)) if fill_from is None else fill_from)
         columns = []
         for name, kind in kinds.items():
-            every = values[name].to_list()
-            categories = tuple(sorted(set(every) - {None})) if kind == "category" else ()
+            found = set(values[name].to_list()) - {None} if kind == "category" else ()
+            categories = tuple(sorted(found))
             # Names and identifiers are no categories: almost every row has its own.
             most = min(MAX_CATEGORIES, max(10, len(table) // 2))
             if len(categories) > most and name not in categorical:
@@ -105,7 +104,7 @@ class TableEncoder:
                     f"{len(table)} rows, too many to be categories. Leave it out with --drop "
                     f"{shown[1:-1]}, or insist with --categorical {shown[1:-1]}."
                 )
-            fill = _fill([every[row] for row in source], kind, categories) if impute else None
+            fill = _fill(values[name].gather(source), kind, categories) if impute else None
             dates = _choose_parts(values[name]) if kind == "date" else {}
             columns.append(Column(name, kind, categories, fill, **dates))
         encoder = cls(tuple(columns), tuple(missing))
@@ -254,32 +253,29 @@ def _take_unseen(
     if unseen not in ("error", "other"):
         raise TableError(unknown("unseen", unseen, ("error", "other")))
     known = {*column.categories, None}
-    pairs = zip(reversed(values.to_list()), reversed(rows), strict=True)
-    new = {value: row for value, row in pairs if value not in known}  # the first row of each
-    new = dict(sorted(new.items(), key=lambda pair: pair[1]))
+    new: dict[str, int] = {}  # the first row of each
+    for value, row in zip(values.to_list(), rows, strict=True):
+        if value not in known:
+            new.setdefault(value, row)
     if not new:
         return part
     if unseen == "other":
         other = next((each for each in column.categories if each.lower() == "other"), None)
         return part.replace_strict(dict.fromkeys(new, other), default=part)
-    named = ", ".join(
-        f"{quoted(value)} (first in row {row})" for value, row in list(new.items())[:20]
-    )
+    some = list(new.items())[:20]
+    named = ", ".join(f"{quoted(value)} (first in row {row})" for value, row in some)
     rest = f" and {len(new) - 20} more" if len(new) > 20 else ""
     raise TableError(
-        f"Column {quoted(column.name)} has "
-        f"{'a category' if len(new) == 1 else f'{len(new)} categories'} that the training data did "
-        f"not have: {named}{rest}.{suggest(next(iter(new)), column.categories, cutoff=0.5)} Known "
+        f"Column {quoted(column.name)} has {len(new)} categories that the training data did not "
+        f"have: {named}{rest}.{suggest(some[0][0], column.categories, cutoff=0.5)} Known "
         f"categories: {listing(column.categories)}. --unseen prior or --unseen other predicts "
         "nevertheless."
     )
 
 
-def _fill(values: list[Any], kind: str, categories: Sequence[str]) -> float | str:
+def _fill(values: pl.Series, kind: str, categories: Sequence[str]) -> Any:
     """The median, or the most frequent value, the smallest of them if there are several."""
-    present = [value for value in values if value is not None]
-    if not present:  # any value does: it is a constant to the model
+    present = values.rename("").drop_nulls()  # polars takes "^x$" for a pattern of names
+    if present.is_empty():  # any value does: it is a constant to the model
         return categories[0] if kind == "category" else 0.0
-    if kind in ("number", "date"):
-        return float(statistics.median(present))
-    return min(statistics.multimode(present))
+    return present.median() if kind in ("number", "date") else present.mode().min()

@@ -175,21 +175,6 @@ def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> 
         yield TableFile(name, file, found, "" if plain else str(found))
 
 
-def read_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> pl.DataFrame:
-    """A file of any kind that :func:`open_table` knows, read whole.
-
-    The columns of a text file stay text: :class:`~deepwishart.tables.TableEncoder` decides what
-    they are, from all rows and in the same way for every file.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(folder, "t.csv").write_text("x,colour\\n1,red\\n2,blue\\n")
-    ...     read_table(Path(folder, "t.csv")).shape
-    (2, 2)
-    """
-    with open_table(path, dialect) as table:
-        return table.read()
-
-
 def _usual_separator(file: Path) -> str:
     """That of the name's ending, nothing for Parquet; refuses what is no file that can be read."""
     if str(file) == STANDARD_INPUT:

@@ -15,6 +15,7 @@ from torch import Tensor
 from deepwishart._support.machine import threads
 from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.posterior import FunctionSamples
+from deepwishart.spec import ModelSpec
 from deepwishart.training import History, ProgressEvent, Protocol, run_training
 
 Watch = AbstractContextManager[Callable[[ProgressEvent], None]]
@@ -161,7 +162,7 @@ def run_one(
     data = toy_data(seed)
     x, y = data.x[:, None], data.y[:, None]
     sizes: dict[str, Any] = {n: getattr(settings, n) for n in ("depth", "width", "num_inducing")}
-    scaled = ScaledModel.build(process, x, y, seed=seed, **sizes)
+    scaled = ScaledModel.build(ModelSpec(1, process=process, **sizes), x, y, seed=seed)
     model, rows = scaled.model, scaled.standardise(x, y)
     history = run_training(model, *rows, settings.protocol, seed=seed, progress=progress)
     if history.stopped_by == "interrupt":

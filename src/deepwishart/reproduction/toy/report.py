@@ -139,11 +139,11 @@ def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:
     labels: dict[str, Any] = {"data": data, "input_label": INPUT, "target": TARGET}
     shown = {p: (features[p], (run.mean, run.stddev)) for p, run in first.items()}
     found = {
-        process: plots.posterior(settings.grid, *posterior, name=NAMES[process], **labels)
+        process: plots.posteriors({NAMES[process]: posterior}, settings.grid, **labels)
         for process, posterior in shown.items()
     }
     both = {process.upper(): posterior for process, posterior in shown.items()}
-    return {**found, "side_by_side": plots.compare_posteriors(both, settings.grid, **labels)}
+    return {**found, "side_by_side": plots.posteriors(both, settings.grid, **labels)}
 
 
 def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> list[Path]:

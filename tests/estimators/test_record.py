@@ -50,13 +50,16 @@ def parts(whole):
     return copy.deepcopy(read_model(whole))
 
 
-def reseal(folder, document=None):
-    """Make the checksums right again after a change."""
-    document = document or json.loads((folder / "config.json").read_text())
-    for name in document["files"]:
+def reseal(folder, **changes):
+    """Make the checksums right again after a change, of other files or of the config."""
+    document = json.loads((folder / "config.json").read_text()) | changes
+    for name in (name for name in FILES if name in document["files"]):
         document["files"][name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     document["sha256"] = persistence._fingerprint(document)
     (folder / "config.json").write_text(json.dumps(document))
+
+
+FILES = ("model.safetensors", "history.json")
 
 
 MISSING = object()
@@ -113,50 +116,26 @@ def test_an_odd_value_anywhere_is_accepted_or_refused_as_a_model_file(name, whol
     assert refused > 90
 
 
-@pytest.mark.parametrize("where", ["encoder", "targets", "fit"])
-def test_an_odd_value_in_the_table_is_refused_as_a_model_file(where, model):
+def test_an_odd_value_in_the_table_is_refused_as_a_model_file(model):
     folder = model / "regressor"
-    document = json.loads((folder / "config.json").read_text())
-    table = document["content"]["table"]
+    content = json.loads((folder / "config.json").read_text())["content"]
     refused = 0
-    for path in paths(table[where], (where,)):
-        if "settings" in path[:-1]:
+    for path in paths(content["table"]):
+        if not path or "settings" in path[:-1]:
             continue
         for value in ODD[1::3]:
-            document["content"]["table"] = replaced(table, path, value)
-            reseal(folder, document)
+            reseal(folder, content={**content, "table": replaced(content["table"], path, value)})
             try:
                 ModelDirectory(model).load()
             except ModelFileError:
                 refused += 1
-    assert refused > 4
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("rows", [1.0]),
-        ("left_out", [2]),
-        ("date", 3),
-        ("run", {}),
-        ("cv", {"rows": 3, "targets": {"y": {"model": {}}}}),
-    ],
-)
-def test_odd_facts_about_the_fit(name, value, model):
-    folder = model / "regressor"
-    document = json.loads((folder / "config.json").read_text())
-    document["content"]["table"]["fit"][name] = value
-    reseal(folder, document)
-    with pytest.raises(ModelFileError, match=r"its (number of \w+|date|run) is|its table"):
-        ModelDirectory(model).load()
+    assert refused > 12
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda t: torch.full_like(t, float("nan")), r"NaN or infinite .* in 'layers\.1\.mean'"),
-        (lambda t: torch.full_like(t, float("inf")), r"NaN or infinite .* in 'layers\.1\.mean'"),
-        (lambda t: t.to(torch.int32), "another type than float64"),
         (lambda t: t.float(), "another type than float64"),
         (lambda t: t[:-1], r"layers\.1\.mean should have the sizes \(4, 2\), it has \(3, 2\)"),
     ],
@@ -201,28 +180,20 @@ def test_a_small_file_cannot_ask_for_a_large_model(change, parts, monkeypatch):
         record.from_record(DeepKernelRegressor, tensors, config, history)
 
 
-@pytest.mark.parametrize("depth", [500, 200_000])
 @pytest.mark.parametrize("name", ["config.json", "history.json"])
-def test_deep_nesting(name, depth, model):
+def test_deep_nesting(name, model):
     folder = model / "regressor"
-    (folder / name).write_text("[" * depth + "]" * depth)
+    (folder / name).write_text("[" * 200_000 + "]" * 200_000)
     if name == "history.json":
         reseal(folder)
     with pytest.raises(ModelFileError, match=r"nested too deeply|no JSON object"):
         DeepKernelRegressor.load(folder)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ('"content": {', '"content": {"z": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + ","),
-        *(('"depth": 3', f'"depth": {text}') for text in ("NaN", "Infinity", "1e999", "9" * 5000)),
-    ],
-    ids=["nested", "NaN", "infinity", "too large", "too long"],
-)
-def test_json_that_python_cannot_hold(old, new, model):
+@pytest.mark.parametrize("text", ["NaN", "1e999", "9" * 5000, '{"a":' * 10**5 + "1" + "}" * 10**5])
+def test_json_that_python_cannot_hold(text, model):
     file = model / "regressor" / "config.json"
-    file.write_text(file.read_text().replace(old, new, 1))
+    file.write_text(file.read_text().replace('"depth": 3', f'"depth": {text}', 1))
     with pytest.raises(ModelFileError, match=r"nested too deeply|damaged"):
         DeepKernelRegressor.load(file.parent)
 
@@ -236,24 +207,15 @@ def test_a_limit_to_the_size_of_json(model, monkeypatch):
 @pytest.mark.parametrize(
     "change",
     [
-        {"files": []},
-        {"files": {}},
-        {"content": []},
-        {"format_version": str(persistence.FORMAT_VERSION)},
-        {"format_version": True},
-        {"format_version": 1},
-        {"format_version": 3},
-        {"format": ["deepwishart-model"]},
+        *({"files": {}}, {"content": []}, {"format": ["deepwishart-model"]}),
+        *({"format_version": each} for each in (str(persistence.FORMAT_VERSION), True, 1, 3)),
     ],
 )
 def test_odd_documents_and_other_formats(change, model):
-    folder = model / "regressor"
-    document = {**json.loads((folder / "config.json").read_text()), **change}
-    document["sha256"] = persistence._fingerprint(document)
-    (folder / "config.json").write_text(json.dumps(document))
+    reseal(model / "regressor", **change)
     message = "format version .*train again" if "format_version" in change else None
     with pytest.raises(ModelFileError, match=message):
-        DeepKernelRegressor.load(folder)
+        DeepKernelRegressor.load(model / "regressor")
 
 
 @pytest.mark.parametrize("value", [[1], -1, 2**32, "0", 0.5])
