@@ -13,7 +13,7 @@ from typer.main import get_command
 import deepwishart
 from deepwishart.cli import app
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.lists import is_number, is_word, spread
+from deepwishart.cli.options import is_number, is_word, spread
 
 from .conftest import SOURCE, TINY, make_table, refused, run
 
@@ -78,8 +78,8 @@ def test_no_command_shows_help():
         (["fit"], ["TABLE", "deepwishart fit --help"]),
         (["fit", "a.csv", "--out", "m"], ["--target"]),
         (["fit", "a.csv", "--target", "y"], ["--out"]),
-        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "0"], ["--depth"]),
-        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "two"], ["--depth"]),
+        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "0"], ["depth"]),
+        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "two"], ["depth"]),
         (["predict", "m"], ["TABLE"]),
         (["predict", "m", "new.csv", "--quantiles", "--out", "p.csv"], ["--quantiles"]),
         (["info", "m", "--yaml"], ["--yaml"]),

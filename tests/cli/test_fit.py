@@ -313,11 +313,11 @@ def test_a_field_of_the_specification_is_an_option(write, tmp_path, monkeypatch)
         warp: str = "none"
         hidden: int = 3
 
-    names = {each.name: each for each in model_options(Estimator, Spec)}
-    option = names["warp"].default
+    names = {each.name: each for each in model_options(Estimator, spec=Spec)}
+    option = names["warp"]
     assert "hidden" not in names and (option.default, option.rich_help_panel) == (None, "Model")
     assert option.help == "How inputs are warped. By default none."
-    usual = [each.name for each in model_options()]
+    usual = [each.name for each in model_options(DeepKernelRegressor)]
     assert set(names) - set(usual) == {"warp"}
     known = DeepKernelRegressor().get_params()
     assert {*CHOICES, "depth", "width", "n_inducing"} - {"start"} <= set(usual) <= set(known)

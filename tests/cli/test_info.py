@@ -15,7 +15,7 @@ def test_says_what_the_model_is(model):
     assert result.exit_code == 0
     for words in (
         *["dwp", "price", "colour (3 categories)", "new (boolean)", "15", "num_inducing"],
-        *["SquaredExponential", "lengthscale", "noise", "log likelihood"],
+        *["SquaredExponential", "lengthscale", "deviation", "log likelihood"],
     ):
         assert words in result.output
 
@@ -24,9 +24,10 @@ def test_json_for_programs(model):
     facts = json.loads(run("info", model, "--json").stdout)
     chosen = {"depth": 2, "process": "dwp", "likelihood": "gaussian", "num_inducing": 8}
     assert facts["model"].items() >= chosen.items()
-    assert [layer["name"] for layer in facts["layers"]] == ["layer 1", "output layer"]
-    assert len(facts["layers"][0]["hyperparameters"]["lengthscale"]) == 6
-    assert 0 < facts["noise"]["price"] < 30
+    assert list(facts["layers"]) == ["layer 1", "output layer"]
+    scales = facts["layers"]["layer 1"]["lengthscale"]
+    assert len(scales) == 6 and list(scales.values()) == sorted(scales.values())
+    assert 0 < facts["likelihood"]["price"]["standard deviation"] < 30
     assert facts["holdout"]["rows"] == 6
 
 

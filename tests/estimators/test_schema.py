@@ -133,25 +133,6 @@ def test_an_odd_value_in_the_table_is_refused_as_a_model_file(where, model):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("rows", [1.0]),
-        ("left_out", [2]),
-        ("date", 3),
-        ("run", {}),
-        ("cv", {"rows": 3, "targets": {"y": {"model": {}}}}),
-    ],
-)
-def test_odd_facts_about_the_fit(name, value, model):
-    folder = model / "regressor"
-    document = json.loads((folder / "config.json").read_text())
-    document["content"]["table"]["fit"][name] = value
-    reseal(folder, document)
-    with pytest.raises(ModelFileError, match=r"its (number of \w+|date|run) is|its table"):
-        ModelDirectory(model).load()
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda t: torch.full_like(t, float("nan")), r"NaN or infinite .* in 'layers\.1\.mean'"),

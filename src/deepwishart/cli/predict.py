@@ -10,14 +10,20 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from deepwishart._support.choices import check_choice
 from deepwishart.cli.errors import CommandError, note, plain_warnings
-from deepwishart.cli.lists import completing, is_number, is_word, taking_lists
-from deepwishart.cli.table_options import KINDS, Decimal, Encoding, ModelPath, Separator, opened
+from deepwishart.cli.options import (
+    KINDS,
+    Decimal,
+    Encoding,
+    ModelPath,
+    Separator,
+    opened,
+    taking_lists,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,12 +32,11 @@ if TYPE_CHECKING:
     from deepwishart.cli.directory import SavedModel
     from deepwishart.tables import TableFile
 
-__all__ = ["predict"]
+__all__ = ["predict", "predict_command"]
 
-UNSEEN = ("error", "prior", "other")
 _FOLLOWING = 100  # batches to look at besides the one that has a problem
 
-predict_command = taking_lists({"--quantiles": is_number, "--keep": is_word})
+predict_command = taking_lists("--keep", numbers=("--quantiles",))
 
 
 def predict(
@@ -55,10 +60,8 @@ def predict(
         ),
     ] = None,
     unseen: Annotated[
-        str,
+        Literal["error", "prior", "other"],
         typer.Option(
-            metavar="error|prior|other",
-            autocompletion=completing(UNSEEN),
             help="Rows with a category that the training table did not have: refuse them (error), "
             "answer as if nothing had been learned (prior), or take it for the category 'other', "
             "or for none of the known ones (other).",
@@ -76,12 +79,11 @@ def predict(
     start with the target's.
     """
     levels = quantiles or [0.05, 0.5, 0.95]
-    for level in levels:
-        if not 0 < level < 1:
-            raise CommandError(f"--quantiles must lie strictly between 0 and 1, got {level:g}.")
-    if len(set(levels)) < len(levels):
-        raise CommandError("--quantiles names a probability twice.")
-    check_choice("answer to --unseen", unseen, UNSEEN)
+    if not all(0 < level < 1 for level in levels) or len(set(levels)) < len(levels):
+        shown = ", ".join(f"{level:g}" for level in levels)
+        raise CommandError(
+            f"--quantiles must be different numbers strictly between 0 and 1, got {shown}."
+        )
     if out is not None:
         _check_output(out, data)
     from deepwishart.cli.directory import ModelDirectory
@@ -91,7 +93,7 @@ def predict(
         raise CommandError("--quantiles is for numbers; this model predicts classes.")
     reading = opened(data, separator, decimal, encoding)
     with plain_warnings(), reading as table, _output(out) as write:
-        for frame in _predict_table(saved, table, levels, list(keep or ()), unseen):
+        for frame in _predict_table(saved, table, levels, keep or [], unseen):
             write(frame)
 
 
@@ -115,14 +117,11 @@ def _predict_table(
     batches = table.stream()
     for batch in batches:
         inputs, strange = _encode(saved, table, batch, batches, keep, row, unseen)
-        known = saved.regressor.predict_distribution(saved.inputs(inputs))
-        parts = _answers(known, quantiles)
+        parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
         if strange.any():
             answered += int(strange.sum())
-            chosen = inputs.filter(strange)
-            parts[:, strange] = _answers(saved.prior_distribution(chosen), quantiles)
-        # Targets one after the other, each with all its numbers.
-        found = dict(zip(outputs, parts.transpose(2, 0, 1).reshape(-1, len(batch)), strict=True))
+            prior = saved.prior_distribution(inputs.filter(strange))
+            parts[:, strange] = _answers(prior, quantiles)
         finite = np.isfinite(parts).all((0, 2))
         if not finite.all():
             raise CommandError(
@@ -133,7 +132,10 @@ def _predict_table(
         columns = [batch[name] for name in keep]
         if classes is not None:
             columns.append(pl.Series("class", classes[parts[:, :, 0].argmax(0)]))
-        yield pl.DataFrame(columns + [pl.Series(*one) for one in found.items()])
+        # Targets one after the other, each with all its numbers.
+        numbers = parts.transpose(2, 0, 1).reshape(-1, len(batch))
+        columns += [pl.Series(*each) for each in zip(outputs, numbers, strict=True)]
+        yield pl.DataFrame(columns)
         row += len(batch)
     if answered:
         rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"

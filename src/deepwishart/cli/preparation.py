@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from deepwishart.cli.errors import printable
-from deepwishart.cli.table_options import opened
+from deepwishart.cli.options import opened
 from deepwishart.estimators import Standardiser
 from deepwishart.estimators.checks import check_distance
 from deepwishart.tables import (
@@ -26,13 +26,17 @@ from deepwishart.tables import (
 from deepwishart.tables.columns import MISSING, require_columns
 from deepwishart.tables.problems import listing, quoted
 
-__all__ = ["Prepared", "Split", "prepare", "targets_of"]
+__all__ = ["OF_THE_TABLE", "Prepared", "Split", "prepare", "targets_of"]
 
+# Settings about the table; the others are parameters of the estimators.
+OF_THE_TABLE = (
+    *("target", "categorical", "drop", "impute", "holdout"),
+    *("missing", "separator", "decimal", "encoding"),
+)
 Rows = tuple[pl.DataFrame, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Rows to train on and rows held out, encoded the same way."""
 
     encoder: TableEncoder
@@ -50,8 +54,8 @@ class Prepared:
     settings: Mapping[str, Any]  # the options about the table
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
-    classes: tuple[str, ...] = ()  # labels of the classes that y numbers, if it does
-    notes: tuple[str, ...] = ()  # what a person should know of how the table was read
+    classes: tuple[str, ...]  # labels of the classes that y numbers, if it does
+    notes: tuple[str, ...]  # what a person should know of how the table was read
 
     def hold_out(self) -> Split:
         """The division that the options ask for: at least one row if there is a fraction."""
@@ -62,29 +66,27 @@ class Prepared:
                 f"The table has {num_rows} rows; at least two have to be left to train on besides "
                 f"the {count} held out."
             )
-        order = self._shuffled()
-        return self._split(np.sort(order[count:]), np.sort(order[:count]))
+        return self._split(self._shuffled()[:count])
 
-    def folds(self, count: int) -> Iterator[Split]:
-        """Every row held out once, in ``count`` parts."""
-        if not 2 <= count <= len(self.y) // 2:
+    def folds(self, count: int) -> list[Split]:
+        """Every row held out once, in ``count`` parts; none of 0."""
+        most = len(self.y) // 2
+        if count and not 2 <= count <= most:
             raise TableError(
-                f"--cv {count}: {len(self.y)} rows can be divided into 2 to {len(self.y) // 2} "
-                "parts."
+                f"--cv {count}: {len(self.y)} rows can be divided into 2 to {most} parts."
             )
-        order = self._shuffled()
-        for part in np.array_split(order, count):
-            yield self._split(np.setdiff1d(order, part), np.sort(part))
+        return [self._split(part) for part in np.array_split(self._shuffled(), count or 1) if count]
 
     def _shuffled(self) -> np.ndarray:
         return np.random.default_rng(self.settings["random_state"]).permutation(len(self.y))
 
-    def _split(self, train: np.ndarray, test: np.ndarray) -> Split:
+    def _split(self, held_out: np.ndarray) -> Split:
         """Encode rows; what fills gaps comes from the rows to train on."""
         y = self.y
+        testing = np.isin(np.arange(len(y)), held_out)
         if self.classes:  # rows of classes with none to train on are not held out
-            needed = ~np.isin(y[test, 0], y[train, 0])
-            train, test = np.sort(np.concatenate([train, test[needed]])), test[~needed]
+            testing &= np.isin(y[:, 0], y[~testing, 0])
+        train, test = np.flatnonzero(~testing), np.flatnonzero(testing)
         encoder = self.encoder(train.tolist())
         X = encoder.encode(self.table, self.numbers)
         values = X.to_numpy()
@@ -124,16 +126,13 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     with opened(data, *reading, quiet=quiet) as file:
         table, digest = file.read(), file.digest()
     targets, missing = settings["target"], settings["missing"] or MISSING
-    problems, y = Problems(), np.zeros((len(table), 0))
-    classes: tuple[str, ...] = ()
+    problems, y, classes = Problems(), np.zeros((len(table), 0)), ()
+    named = dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
     with problems:
-        require_columns(
-            table, dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
-        )
-    with problems:
-        if not problems and _is_classification(table, settings, missing):
+        require_columns(table, named)
+        if _names_classes(table, settings, missing):
             y, classes = read_labels(table, targets[0], missing)
-        elif not problems:
+        else:
             y = read_targets(table, targets, missing)
     known: np.ndarray = np.logical_not(np.isnan(y).any(1))
     if not known.any():
@@ -152,20 +151,21 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     return prepared
 
 
-def _is_classification(
+def _names_classes(
     table: pl.DataFrame, settings: Mapping[str, Any], missing: Sequence[str]
 ) -> bool:
     """Whether the target is one of classes: text, truth values, or named by --categorical."""
-    named = [name for name in settings["target"] if name in settings["categorical"]]
-    found = [name for name in settings["target"] if holds_classes(table, name, missing)]
-    if len(settings["target"]) == 1:
-        return bool(named or found)
-    if named or found:
+    found = [
+        name
+        for name in settings["target"]
+        if name in settings["categorical"] or holds_classes(table, name, missing)
+    ]
+    if found and len(settings["target"]) > 1:
         raise TableError(
-            f"The target {quoted((named or found)[0])} names classes: it has to be the only one. "
-            "Fit a model for each target."
+            f"The target {quoted(found[0])} names classes: it has to be the only one. Fit a model "
+            "for each target."
         )
-    return False
+    return bool(found)
 
 
 def _notes(
