@@ -93,7 +93,7 @@ def test_explain_draws_probabilities(table, fitted, tmp_path):
     dependence = pl.read_csv(tmp_path / "dependence.csv")
     assert set(dependence["target"]) == {"P(low)", "P(mid)", "P(top)"}
     ends = dependence.select("lower", "upper").to_numpy()
-    assert (0.0 <= ends).all() and (ends <= 1.0).all() and (ends[:, 0] <= ends[:, 1]).all()
+    assert (ends >= 0.0).all() and (ends <= 1.0).all() and (ends[:, 0] <= ends[:, 1]).all()
     relevance = pl.read_csv(tmp_path / "relevance.csv")
     assert relevance["column"][relevance["importance"].arg_max()] == "x"
 

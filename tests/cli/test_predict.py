@@ -132,7 +132,7 @@ def test_bad_output(model, new, tmp_path):
     refused(run("predict", model, new, "--out", new), "the table itself")
     refused(run("predict", model, new, "--out", tmp_path), "--out")
     refused(run("predict", model, new, "--out", tmp_path / "p.xlsx"), ".parquet")
-    refused(run("predict", model, new, "--out", tmp_path / "none" / "p.csv"), "does not exist")
+    refused(run("predict", model, new, "--out", tmp_path / "none" / "p.csv"), "no such directory")
     assert new.read_text() == before
 
 

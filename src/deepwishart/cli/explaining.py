@@ -102,9 +102,13 @@ def _rows(
     numbers, y = np.arange(len(table)), None
     if all(target in table.columns for target in saved.targets):
         with problems:
-            y, labels = _targets(saved, table)
+            missing, labels = saved.encoder.missing, None
+            if isinstance(saved.regressor, DeepKernelClassifier):
+                y, labels = read_labels(table, saved.targets[0], missing)
+            else:
+                y = read_targets(table, saved.targets, missing)
             numbers = np.flatnonzero(~np.isnan(y).any(1))
-            y = y[numbers] if labels is None else labels[y[numbers].astype(int)]
+            y = y[numbers] if labels is None else np.array(labels)[y[numbers].astype(int)]
     else:
         note(f"the table has no {', '.join(saved.targets)}: no importance, lengthscales only")
     with problems:
@@ -117,14 +121,6 @@ def _rows(
         note(f"{most:,} rows of {len(X):,}, chosen at random (--rows changes that)")
         X, y = X[chosen], None if y is None else y[chosen]
     return X, y
-
-
-def _targets(saved: SavedModel, table: pl.DataFrame) -> tuple[np.ndarray, np.ndarray | None]:
-    """Targets as numbers, NaN where one is missing, and the labels of classes."""
-    if isinstance(saved.regressor, DeepKernelClassifier):
-        numbers, labels = read_labels(table, saved.targets[0], saved.encoder.missing)
-        return numbers, np.array(labels)
-    return read_targets(table, saved.targets, saved.encoder.missing), None
 
 
 def _outputs(saved: SavedModel) -> list[str]:

@@ -126,8 +126,15 @@ def fit(
             raise CommandError(f"--report must be an .html file, got {report}.")
         if report.is_dir() or not report.absolute().parent.is_dir():
             raise CommandError(f"--report {report}: there is no such directory to write to.")
-    from deepwishart.cli.fitting import FitRun, run_fit
+    from deepwishart.cli.fitting import run_fit
 
     settings = {k: v for k, v in (context.params | context.obj).items() if k not in _OF_THE_RUN}
     options = {each.name: each.opts[0] for each in context.command.params}
-    run_fit(FitRun(data, out, resume, force, report, cv, quiet), settings, options)
+    run: dict[str, Any] = {
+        "resume": resume,
+        "force": force,
+        "report": report,
+        "cv": cv,
+        "quiet": quiet,
+    }
+    run_fit(data, out, settings, options, **run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 from rich.console import Console
@@ -27,23 +27,21 @@ from deepwishart.estimators.checks import check_parameters
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.training import TrainingError
 
-__all__ = ["FitRun", "run_fit"]
+__all__ = ["run_fit"]
 
 
-class FitRun(NamedTuple):
-    """One call of the command: where to read and write, whether to go on or start anew, and what
-    to say of the outcome. None of it changes the model that comes out."""
-
-    data: Path
-    out: Path
-    resume: bool
-    force: bool
-    report: Path | None
-    cv: int
-    quiet: bool
-
-
-def run_fit(run: FitRun, settings: dict[str, Any], options: Mapping[str, str]) -> None:
+def run_fit(
+    data: Path,
+    out: Path,
+    settings: dict[str, Any],
+    options: Mapping[str, str],
+    *,
+    resume: bool,
+    force: bool,
+    report: Path | None,
+    cv: int,
+    quiet: bool,
+) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
 
     ``settings`` decide which model comes out, ``options`` are their names on the command line.
@@ -53,22 +51,22 @@ def run_fit(run: FitRun, settings: dict[str, Any], options: Mapping[str, str]) -
     settings |= {name: list(settings[name] or ()) for name in ("target", "missing")}
     chosen = {k: v for k, v in settings.items() if v is not None and k not in OF_THE_TABLE}
     check_parameters(DeepKernelRegressor(**chosen).get_params(deep=False))
-    prepared = prepare(run.data, settings, quiet=run.quiet)
+    prepared = prepare(data, settings, quiet=quiet)
     estimator = _make_estimator(chosen, prepared, options)
-    split, folds = prepared.hold_out(), prepared.folds(run.cv)
+    split, folds = prepared.hold_out(), prepared.folds(cv)
     if isinstance(estimator, DeepKernelRegressor):
-        trial = clone(estimator)
+        trial, rows = clone(estimator), pl.concat([split.train[0], split.test[0]])
         trial._check_targets(pl.DataFrame(prepared.y, schema=settings["target"]), reset=True)
-        trial._separate_exposures(trial._check_inputs(split.train[0], reset=True), reset=True)
-    for sentence in prepared.notes if not run.quiet else ():
+        trial._separate_exposures(trial._check_inputs(rows, reset=True), reset=True)
+    for sentence in prepared.notes if not quiet else ():
         note(sentence)
     settings["data"] = prepared.digest
-    directory = ModelDirectory(run.out)
+    directory = ModelDirectory(out)
     with directory.locked():
-        if not directory.begin(settings, options, run.resume, run.force):
-            note(f"the run in {run.out} has already finished")
+        if not directory.begin(settings, options, resume, force):
+            note(f"the run in {out} has already finished")
             return
-        estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not run.quiet))
+        estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
         about: dict[str, Any] = {"run": directory.run, "holdout": None, "cv": None}
         about |= {"rows": len(split.train[1]), "left_out": prepared.left_out}
         with _training(directory):
@@ -77,7 +75,7 @@ def run_fit(run: FitRun, settings: dict[str, Any], options: Mapping[str, str]) -
             fit_rows(estimator, *split.train)
             interrupted = estimator.history_.stopped_by == "interrupt"
             if len(split.test[0]):
-                compare = run.report is not None and not interrupted
+                compare = report is not None and not interrupted
                 targets = settings["target"]
                 about["holdout"] = holdout_report(
                     estimator, split, targets, linear=compare, one_layer=compare
@@ -86,21 +84,21 @@ def run_fit(run: FitRun, settings: dict[str, Any], options: Mapping[str, str]) -
         saved = SavedModel(estimator, split.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
-    if run.report is not None and not interrupted:
+    if report is not None and not interrupted:
         from deepwishart.cli.fit_report import write_fit_report
 
-        write_fit_report(run.report, saved, split, run.data)
-    if not run.quiet:
+        write_fit_report(report, saved, split, data)
+    if not quiet:
         _print_outcome(saved)
-        for what, where in (("model", run.out), ("report", run.report)):
+        for what, where in (("model", out), ("report", report)):
             if in_place and where is not None:
                 print(f"{what} written to {where}")
     if interrupted:
-        where = f"the model so far is in {run.out}"
-        where = where if in_place else f"the model in {run.out} is as it was"
+        where = f"the model so far is in {out}"
+        where = where if in_place else f"the model in {out} is as it was"
         raise CommandError(
             f"interrupted after {estimator.n_iter_} steps; {where}, and the same command with "
-            f"--resume {'instead of --force ' if run.force else ''}goes on from there",
+            f"--resume {'instead of --force ' if force else ''}goes on from there",
             INTERRUPTED,
         )
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import secrets
-import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from deepwishart._support.files import PARTIAL
 from deepwishart.cli.errors import CommandError, note, plain_warnings
 from deepwishart.cli.options import (
     KINDS,
@@ -103,6 +103,9 @@ def _predict_table(
     import numpy as np
     import polars as pl
 
+    from deepwishart.tables import TableError
+    from deepwishart.tables.columns import require_columns
+
     classes = getattr(saved.regressor, "classes_", None)
     names = ["mean", "std", *(f"q{level!r}" for level in quantiles)]
     if classes is not None:
@@ -113,11 +116,25 @@ def _predict_table(
     for name in keep:
         if name in written or keep.count(name) > 1:
             raise CommandError(f"--keep {name}: there would be two columns of that name.")
+
+    def encode(batch: pl.DataFrame) -> pl.DataFrame:
+        require_columns(batch, keep)
+        numbers = range(row, row + len(batch))
+        return saved.encoder.encode(batch, numbers, "error" if unseen == "error" else "other")
+
     row, answered = 1, 0
     batches = table.stream()
     for batch in batches:
-        inputs, strange = _encode(saved, table, batch, batches, keep, row, unseen)
+        try:
+            inputs = encode(batch)
+        except TableError:  # batches that follow may have the same; all is said at once
+            try:
+                encode(pl.concat([batch, *itertools.islice(batches, _FOLLOWING)]))
+            except TableError as error:
+                raise TableError(*(f"{table.name}: {each}" for each in error.problems)) from None
         parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
+        new = [] if unseen != "prior" else saved.encoder.unseen(batch).values()
+        strange = np.any([rows.to_numpy() for rows in new] or [[False] * len(batch)], axis=0)
         if strange.any():
             answered += int(strange.sum())
             prior = saved.prior_distribution(inputs.filter(strange))
@@ -134,50 +151,13 @@ def _predict_table(
             columns.append(pl.Series("class", classes[parts[:, :, 0].argmax(0)]))
         # Targets one after the other, each with all its numbers.
         numbers = parts.transpose(2, 0, 1).reshape(-1, len(batch))
-        columns += [pl.Series(*each) for each in zip(outputs, numbers, strict=True)]
-        yield pl.DataFrame(columns)
+        yield pl.DataFrame(
+            columns + [pl.Series(*each) for each in zip(outputs, numbers, strict=True)]
+        )
         row += len(batch)
     if answered:
         rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
         note(f"{rows} that the training table did not have, and the prior's answer")
-
-
-def _encode(
-    saved: SavedModel,
-    table: TableFile,
-    batch: pl.DataFrame,
-    following: Iterator[pl.DataFrame],
-    keep: list[str],
-    row: int,
-    unseen: str,
-) -> tuple[pl.DataFrame, np.ndarray]:
-    """Columns of numbers, and which rows are for the prior to answer. Where something is wrong,
-    batches that follow are looked at as well, so that everything can be said at once."""
-    import numpy as np
-    import polars as pl
-
-    from deepwishart.tables import Problems, TableError
-    from deepwishart.tables.columns import require_columns
-
-    def encode(batch: pl.DataFrame) -> pl.DataFrame:
-        numbers = range(row, row + len(batch))
-        return saved.encoder.encode(batch, numbers, "error" if unseen == "error" else "other")
-
-    problems = Problems()
-    try:
-        require_columns(batch, keep)
-        inputs = encode(batch)
-    except TableError:
-        with problems:
-            require_columns(batch, keep)
-        with problems:
-            encode(pl.concat([batch, *itertools.islice(following, _FOLLOWING)]))
-        raise TableError(*(f"{table.name}: {problem}" for problem in problems)) from None
-    strange = np.zeros(len(batch), dtype=bool)
-    if unseen == "prior":
-        for rows in saved.encoder.unseen(batch).values():
-            strange |= rows.to_numpy()
-    return inputs, strange
 
 
 def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:
@@ -194,10 +174,8 @@ def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:
 def _check_output(out: Path, data: Path) -> None:
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise CommandError(f"--out must be a .csv or .parquet file, got {out}.")
-    if out.is_dir():
-        raise CommandError(f"--out {out} is a directory; name a file.")
-    if not out.absolute().parent.is_dir():
-        raise CommandError(f"The directory of --out {out} does not exist.")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise CommandError(f"--out {out}: there is no such directory to write a file to.")
     if out.exists() and data.exists() and out.samefile(data):
         raise CommandError(f"--out {out} is the table itself; choose another file.")
 
@@ -211,20 +189,14 @@ def _output(out: Path | None) -> Iterator[Callable[[pl.DataFrame], None]]:
     if out is None:
         yield lambda frame: frame.write_csv(sys.stdout.buffer, include_header=not next(count))
         return
-    partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}.partial")
-    try:
+    beside = tempfile.TemporaryDirectory(prefix=".", suffix=PARTIAL, dir=out.absolute().parent)
+    with beside as folder:
+        whole = Path(folder, "whole")
         if out.suffix.lower() == ".csv":
-            with open(partial, "wb") as file:
+            with open(whole, "wb") as file:
                 yield lambda frame: frame.write_csv(file, include_header=not next(count))
-            os.replace(partial, out)
         else:
-            partial.mkdir()
-            yield lambda frame: frame.write_parquet(partial / f"{next(count):09}.parquet")
-            whole = partial / "whole.parquet"
-            parts = sorted(partial.glob("0*.parquet"))
+            yield lambda frame: frame.write_parquet(Path(folder, f"{next(count):09}.parquet"))
+            parts = sorted(Path(folder).glob("*.parquet"))
             pl.scan_parquet(parts, glob=False).sink_parquet(whole)
-            os.replace(whole, out)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
+        os.replace(whole, out)

@@ -89,7 +89,7 @@ def run(
     if dry_run:
         todo = sweeps.pending(specs, store, retry_failed=retry_failed)
         print(*todo, sep="\n", end="\n" * bool(todo))
-        typer.echo(f"{len(todo)} of {len(specs)} runs are to be done.", err=True)
+        note(f"{len(todo)} of {len(specs)} runs are to be done")
         return
     data = {name: load(name) for name in dict.fromkeys(spec.dataset for spec in specs)}
     with store.writing():
@@ -186,11 +186,8 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
     from deepwishart.reproduction.sweeps import SweepProgress, pending, run_sweep
 
     todo = pending(specs, store)
-    typer.echo(
-        f"{len(specs)} runs, {len(specs) - len(todo)} of them done before; "
-        f"{engine.num_workers} at a time.",
-        err=True,
-    )
+    done, workers = len(specs) - len(todo), engine.num_workers
+    note(f"{len(specs)} runs, {done} of them done before; {workers} at a time.")
     try:
         with SweepProgress(todo, store.records(), engine.num_workers) as progress:
             outcome = run_sweep(specs, store, engine, progress)
@@ -206,6 +203,4 @@ def _carry_out(specs: list[RunSpec], store: ResultsStore, engine: Engine) -> Non
         print(f"{spec}: {reason}")
     if not outcome.success:
         failed = f"{len(outcome.failed)} failed numerically and are recorded as such"
-        broken = f"{len(outcome.broken)} could not be carried out"
-        parts = [failed] * bool(outcome.failed) + [broken] * bool(outcome.broken)
-        raise CommandError(f"{' and '.join(parts)}.", FAILURE)
+        raise CommandError(f"{failed}, {len(outcome.broken)} could not be carried out.", FAILURE)
