@@ -1,4 +1,4 @@
-"""deepwishart fit --report, --cv and --json; deepwishart explain."""
+"""deepwishart fit --report; deepwishart explain."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def outcome(tmp_path_factory):
     table.write_csv(folder / "train.csv")
     result = run(
         *["fit", folder / "train.csv", "--target", "price", "--target", "rent", "--out"],
-        *[folder / "m", "--report", folder / "r.html", "--cv", 2, "--holdout", 0.3],
+        *[folder / "m", "--report", folder / "r.html", "--holdout", 0.3],
         *TINY,
     )
     assert result.exit_code == 0, result.output
@@ -40,20 +40,6 @@ def test_json_has_the_outcome(outcome):
     assert all(np.isfinite(score) for scores in models.values() for score in scores.values())
 
 
-def test_cross_validation_holds_out_every_row_once(outcome):
-    folder, facts = outcome
-    assert (facts["cv"]["folds"], facts["cv"]["rows"]) == (2, 60)
-    rmse = facts["cv"]["targets"]["price"]["constant"]["rmse"]
-    truth = pl.read_csv(folder / "train.csv")["price"].to_numpy()
-    order = np.random.default_rng(0).permutation(60)
-    each = []
-    for part, rest in ((order[:30], order[30:]), (order[30:], order[:30])):
-        each.append(np.sqrt(np.mean((truth[part] - truth[rest].mean()) ** 2)))
-    np.testing.assert_allclose(rmse["mean"], np.mean(each), rtol=1e-9)
-    np.testing.assert_allclose(rmse["standard_error"], abs(each[0] - each[1]) / 2, rtol=1e-9)
-    assert "cross-validated in 2 parts" in run("info", folder / "m").output
-
-
 def test_the_page_needs_nothing_else_and_has_everything(outcome):
     folder, facts = outcome
     page = (folder / "r.html").read_text()
@@ -61,7 +47,7 @@ def test_the_page_needs_nothing_else_and_has_everything(outcome):
     assert "prefers-color-scheme: dark" in page
     # Two targets: truth, calibration, residuals each; relevance and training once.
     assert page.count("<svg") == page.count("</svg>") == 2 * 3 + 2
-    for word in ("plain GP", "linear model", "constant guess", "Cross-validated", "sold (date"):
+    for word in ("plain GP", "linear model", "constant guess", "sold (date"):
         assert word in page
     rmse = facts["holdout"]["targets"]["price"]["model"]["rmse"]
     assert f"<td>{rmse:,.0f}</td>" in page.replace(" class=best", "")
@@ -74,7 +60,6 @@ def test_the_page_needs_nothing_else_and_has_everything(outcome):
         (["--report", "none/r.html"], ["--report", "no such directory"]),
         (["--report", "r.pdf"], [".html", "r.pdf"]),
         (["--report", "r.html", "--holdout", "0"], ["--holdout"]),
-        (["--cv", "31"], ["--cv 31", "2 to 30"]),
     ],
 )
 def test_wishes_that_cannot_be_met(outcome, tmp_path, more, words):

@@ -41,7 +41,6 @@ def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) ->
         estimator=estimator,
         fit=saved.fit,
         classes=classes,
-        reports=[saved.fit[name] for name in ("holdout", "cv") if saved.fit[name]],
         score_table=score_table,
         targets=list(_classes(saved, split) if classes else _numbers(saved, split)),
         relevance=picture(plots.relevance(found), "relevance of the columns"),

@@ -20,8 +20,8 @@ from deepwishart.cli.errors import (
     plain_warnings,
     printable,
 )
-from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, Split, prepare, targets_of
-from deepwishart.cli.scores import cross_validation, holdout_report, report_tables
+from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, prepare, targets_of
+from deepwishart.cli.scores import holdout_report, report_tables
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
 from deepwishart.estimators.checks import check_parameters
 from deepwishart.numerics.linalg import CholeskyError
@@ -39,7 +39,6 @@ def run_fit(
     resume: bool,
     force: bool,
     report: Path | None,
-    cv: int,
     quiet: bool,
 ) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
@@ -53,7 +52,7 @@ def run_fit(
     check_parameters(DeepKernelRegressor(**chosen).get_params(deep=False))
     prepared = prepare(data, settings, quiet=quiet)
     estimator = _make_estimator(chosen, prepared, options)
-    split, folds = prepared.hold_out(), prepared.folds(cv)
+    split = prepared.hold_out()
     if isinstance(estimator, DeepKernelRegressor):
         trial, rows = clone(estimator), pl.concat([split.train[0], split.test[0]])
         trial._check_targets(pl.DataFrame(prepared.y, schema=settings["target"]), reset=True)
@@ -67,19 +66,15 @@ def run_fit(
             note(f"the run in {out} has already finished")
             return
         estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
-        about: dict[str, Any] = {"run": directory.run, "holdout": None, "cv": None}
+        about: dict[str, Any] = {"run": directory.run, "holdout": None}
         about |= {"rows": len(split.train[1]), "left_out": prepared.left_out}
         with _training(directory):
-            if folds:
-                about["cv"] = _cross_validate(estimator, folds, directory)
-            fit_rows(estimator, *split.train)
+            with plain_warnings(ignore="Training was interrupted"):  # which is said below
+                estimator.fit(split.train[0], targets_of(split.train[1]))
             interrupted = estimator.history_.stopped_by == "interrupt"
             if len(split.test[0]):
                 compare = report is not None and not interrupted
-                targets = settings["target"]
-                about["holdout"] = holdout_report(
-                    estimator, split, targets, linear=compare, one_layer=compare
-                )
+                about["holdout"] = holdout_report(estimator, split, settings["target"], compare)
         estimator.set_params(checkpoint_dir=None, verbose=0)
         saved = SavedModel(estimator, split.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
@@ -119,31 +114,6 @@ def _make_estimator(
     return DeepKernelClassifier(**{name: chosen[name] for name in known if name in chosen})
 
 
-def _cross_validate(
-    estimator: DeepKernelEstimator, folds: list[Split], directory: ModelDirectory
-) -> dict[str, Any]:
-    """Train anew without each part of the rows, and score the part; beside a linear model."""
-    reports: list[dict[str, Any]] = []
-    for fold in folds:
-        model = clone(estimator)
-        fit_rows(model, *fold.train)
-        if model.history_.stopped_by == "interrupt":
-            directory.mark("interrupted")
-            raise CommandError(
-                f"interrupted in part {len(reports) + 1} of {len(folds)} of the "
-                "cross-validation; the same command with --resume goes on from there",
-                INTERRUPTED,
-            )
-        reports.append(holdout_report(model, fold, directory.settings["target"], linear=True))
-    return cross_validation(reports)
-
-
-def fit_rows(model: DeepKernelEstimator, X: Any, y: Any) -> None:
-    """Fit to encoded rows; who interrupts knows it without a warning."""
-    with plain_warnings(ignore="Training was interrupted"):
-        model.fit(X, targets_of(y))
-
-
 @contextmanager
 def _training(directory: ModelDirectory) -> Iterator[None]:
     """Failures of training as errors that say where the last good state is."""
@@ -167,5 +137,5 @@ def _print_outcome(saved: SavedModel) -> None:
     if estimator.depth == "auto":
         likelihood = estimator.spec_.likelihood
         print(f"chosen by the bound: depth {model.depth}, likelihood {likelihood}")
-    for table in report_tables(about["cv"], about["holdout"]):
+    for table in report_tables(about["holdout"]):
         Console(highlight=False).print(table)

@@ -48,7 +48,7 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
             if value not in (None, [], {}):
                 table.add_row(escape(printable(name, 60)), "\n".join(shown))
         console.print(table)
-    for table in report_tables(facts["cv"], facts["holdout"]):
+    for table in report_tables(facts["holdout"]):
         console.print(table)
 
 
@@ -90,7 +90,6 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "likelihood": dict(_likelihood(saved)),
         "holdout": fit.get("holdout"),
-        "cv": fit.get("cv"),
     }
 
 

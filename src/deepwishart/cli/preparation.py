@@ -58,7 +58,8 @@ class Prepared:
     notes: tuple[str, ...]  # what a person should know of how the table was read
 
     def hold_out(self) -> Split:
-        """The division that the options ask for: at least one row if there is a fraction."""
+        """The division that the options ask for: at least one row if there is a fraction. What
+        fills gaps comes from the rows to train on."""
         num_rows, holdout = len(self.y), self.settings["holdout"]
         count = max(1, round(holdout * num_rows)) if holdout else 0
         if num_rows - count < 2:
@@ -66,24 +67,8 @@ class Prepared:
                 f"The table has {num_rows} rows; at least two have to be left to train on besides "
                 f"the {count} held out."
             )
-        return self._split(self._shuffled()[:count])
-
-    def folds(self, count: int) -> list[Split]:
-        """Every row held out once, in ``count`` parts; none of 0."""
-        most = len(self.y) // 2
-        if count and not 2 <= count <= most:
-            raise TableError(
-                f"--cv {count}: {len(self.y)} rows can be divided into 2 to {most} parts."
-            )
-        return [self._split(part) for part in np.array_split(self._shuffled(), count or 1) if count]
-
-    def _shuffled(self) -> np.ndarray:
-        return np.random.default_rng(self.settings["random_state"]).permutation(len(self.y))
-
-    def _split(self, held_out: np.ndarray) -> Split:
-        """Encode rows; what fills gaps comes from the rows to train on."""
-        y = self.y
-        testing = np.isin(np.arange(len(y)), held_out)
+        order = np.random.default_rng(self.settings["random_state"]).permutation(num_rows)
+        y, testing = self.y, np.isin(np.arange(num_rows), order[:count])
         if self.classes:  # rows of classes with none to train on are not held out
             testing &= np.isin(y[:, 0], y[~testing, 0])
         train, test = np.flatnonzero(~testing), np.flatnonzero(testing)

@@ -27,7 +27,7 @@ from deepwishart.estimators import (
 from deepwishart.likelihoods import Gaussian
 from deepwishart.metrics import score_classes
 
-__all__ = ["cross_validation", "holdout_report", "report_tables", "score_table", "table_of"]
+__all__ = ["holdout_report", "report_tables", "score_table", "table_of"]
 
 # By the name in reports: name to show, format (none: as many digits as it takes), and whether the
 # best is the highest, 1, or the lowest, -1.
@@ -55,18 +55,16 @@ def holdout_report(
     model: DeepKernelEstimator,
     split: Split,
     targets: Sequence[str],
-    *,
-    linear: bool = False,
-    one_layer: bool = False,
+    compare: bool,
 ) -> dict[str, Any]:
-    """Scores for rows held out, of the model and of a guess that ignores their inputs; on request
-    of a linear model, and of the same model with one layer unless it is that one.
+    """Scores for rows held out, of the model and of a guess that ignores their inputs; to compare
+    also of a linear model, and of the same model with one layer unless it is that one.
 
     Raises ``FloatingPointError`` for a score that is no finite number.
     """
     score_models = _class_scores if isinstance(model, DeepKernelClassifier) else _number_scores
     with plain_warnings():
-        found = score_models(model, split, linear, one_layer)
+        found = score_models(model, split, compare)
     for each in (each for models in found.values() for each in models):
         for key, value in each.items():
             if not math.isfinite(value):
@@ -78,38 +76,34 @@ def holdout_report(
     return {"rows": len(split.test[1]), "targets": by_target}
 
 
-def _number_scores(
-    model: Any, split: Split, linear: bool, one_layer: bool
-) -> dict[str, list[Scores]]:
+def _number_scores(model: Any, split: Split, compare: bool) -> dict[str, list[Scores]]:
     (X, y), (X_test, y_test) = split.train, split.test
     prediction = model.predict_distribution(X_test)
     found = {"model": score(prediction, y_test), "constant": score_constant(prediction, y_test, y)}
-    if linear:
+    if compare:
         rows, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
         columns = model._scaled.targets.forward(y).T
         fitted = [BayesianRidge().fit(rows, each).predict(new, return_std=True) for each in columns]
         mean, stddev = (torch.as_tensor(np.stack(part, 1)) for part in zip(*fitted, strict=True))
         found["linear"] = score_gaussian(mean, stddev, prediction, y_test)
     chosen = model.likelihood == "auto" and not isinstance(model.model_.likelihood, Gaussian)
-    if one_layer and (model.model_.depth != 1 or chosen):
+    if compare and (model.model_.depth != 1 or chosen):
         found["gp"] = score(_with_one_layer(model, split).predict_distribution(X_test), y_test)
     return found
 
 
-def _class_scores(
-    model: Any, split: Split, linear: bool, one_layer: bool
-) -> dict[str, list[Scores]]:
+def _class_scores(model: Any, split: Split, compare: bool) -> dict[str, list[Scores]]:
     (X, labels), (X_test, truth) = split.train, split.test
     counts = np.bincount(number_classes(labels[:, 0], model.classes_))
     said = {
         "model": model.predict_log_proba(X_test),
         "majority": np.log(counts / counts.sum()) + np.zeros((len(truth), 1)),
     }
-    if linear:
+    if compare:
         rows, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
         fitted = LogisticRegression(max_iter=1000).fit(rows, labels[:, 0])
         said["linear"] = fitted.predict_log_proba(new)
-    if one_layer and model.model_.depth != 1:
+    if compare and model.model_.depth != 1:
         said["gp"] = _with_one_layer(model, split).predict_log_proba(X_test)
     y = number_classes(truth[:, 0], model.classes_)
     return {which: [score_classes(log_probs, y)] for which, log_probs in said.items()}
@@ -122,20 +116,6 @@ def _with_one_layer(model: DeepKernelEstimator, split: Split) -> Any:
     return one.fit(X, targets_of(y))
 
 
-def cross_validation(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    r"""Means of hold-out reports over K folds, with standard errors :math:`s / \sqrt K`."""
-
-    def over_folds(*found: Any) -> Any:
-        if isinstance(found[0], dict):
-            return {key: over_folds(*(each[key] for each in found)) for key in found[0]}
-        error = np.std(found, ddof=1) / math.sqrt(len(found))
-        return {"mean": float(np.mean(found)), "standard_error": float(error)}
-
-    rows = sum(report["rows"] for report in reports)
-    targets = over_folds(*(report["targets"] for report in reports))
-    return {"folds": len(reports), "rows": rows, "targets": targets}
-
-
 def score_table(scores: Mapping[str, Any]) -> tuple[list[str], list[list[str]], list[int | None]]:
     """Models, lines of the scores of each with their labels, and the place of the best in each."""
     models = [scores[which] for which in MODELS if which in scores]
@@ -143,18 +123,9 @@ def score_table(scores: Mapping[str, Any]) -> tuple[list[str], list[list[str]], 
     for key, (label, form, sign) in SCORES.items():
         if key in scores["model"]:
             values = [each[key] for each in models]
-            lines.append([label, *(_show(value, form) for value in values)])
-            means = [each["mean"] if isinstance(each, dict) else each for each in values]
-            best.append(1 + int(np.argmax(sign * np.array(means, dtype=float))) if sign else None)
+            lines.append([label, *(format(v, form) if form else plain(v) for v in values)])
+            best.append(1 + int(np.argmax(sign * np.array(values, dtype=float))) if sign else None)
     return [label for which, label in MODELS.items() if which in scores], lines, best
-
-
-def _show(value: Any, form: str) -> str:
-    """A score, or its mean over folds with the standard error."""
-    if isinstance(value, dict):
-        error = value["standard_error"]
-        return f"{_show(value['mean'], form)} ± {format(error, form) if form else plain(error, 2)}"
-    return format(value, form) if form else plain(value)
 
 
 def table_of(
@@ -168,11 +139,9 @@ def table_of(
     return table
 
 
-def report_tables(*reports: dict[str, Any] | None) -> Iterator[Table]:
-    """Reports on rows held out, or of a cross-validation, as one table per target."""
-    for report in (each for each in reports if each is not None):
-        rows, folds = f"{report['rows']:,} rows", report.get("folds")
-        what = f"{rows}, cross-validated in {folds} parts" if folds else f"{rows} held out"
-        for name, scores in report["targets"].items():
-            models, lines, _ = score_table(scores)
-            yield table_of(lines, "", *models, title=escape(f"{printable(name, 60)}: {what}"))
+def report_tables(report: dict[str, Any] | None) -> Iterator[Table]:
+    """A report on rows held out as one table per target."""
+    for name, scores in report["targets"].items() if report is not None else ():
+        models, lines, _ = score_table(scores)
+        title = f"{printable(name, 60)}: {report['rows']:,} rows held out"
+        yield table_of(lines, "", *models, title=escape(title))
