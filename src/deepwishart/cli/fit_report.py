@@ -15,7 +15,7 @@ from deepwishart._support.pages import picture, render
 from deepwishart.cli.directory import SavedModel
 from deepwishart.cli.errors import printable
 from deepwishart.cli.explaining import column_groups, relevance_lines
-from deepwishart.cli.preparation import Split, targets_of
+from deepwishart.cli.preparation import Prepared, targets_of
 from deepwishart.cli.scores import score_table
 from deepwishart.estimators import DeepKernelClassifier, number_classes
 from deepwishart.estimators.evaluation import TargetColumn
@@ -26,9 +26,9 @@ _MOST_ROWS = 500  # to deal values out to
 _MOST_CLASSES = 20
 
 
-def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) -> None:
+def write_fit_report(path: Path, saved: SavedModel, rows: Prepared, data: Path) -> None:
     """Write the page."""
-    estimator, (X, y) = saved.regressor, split.test
+    estimator, (X, y) = saved.regressor, rows.test
     classes = isinstance(estimator, DeepKernelClassifier)
     found = estimator.relevance(
         X[:_MOST_ROWS], targets_of(y[:_MOST_ROWS]), groups=column_groups(saved.encoder)
@@ -42,7 +42,7 @@ def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) ->
         fit=saved.fit,
         classes=classes,
         score_table=score_table,
-        targets=list(_classes(saved, split) if classes else _numbers(saved, split)),
+        targets=list(_classes(saved, rows) if classes else _numbers(saved, rows)),
         relevance=picture(plots.relevance(found), "relevance of the columns"),
         relevance_lines=relevance_lines(sorted(found, key=lambda one: -(one.importance or 0.0))),
         rows_dealt=min(len(y), _MOST_ROWS),
@@ -52,9 +52,9 @@ def write_fit_report(path: Path, saved: SavedModel, split: Split, data: Path) ->
     write_atomically(path, page)
 
 
-def _classes(saved: SavedModel, split: Split) -> Iterator[dict[str, Any]]:
+def _classes(saved: SavedModel, rows: Prepared) -> Iterator[dict[str, Any]]:
     """Reliability and errors of a classifier."""
-    (target,), (X, y), estimator = saved.targets, split.test, saved.regressor
+    (target,), (X, y), estimator = saved.targets, rows.test, saved.regressor
     assert isinstance(estimator, DeepKernelClassifier)
     classes, prediction = estimator.classes_, estimator.predict_distribution(X)
     curve = metrics.reliability(prediction.probs, number_classes(y[:, 0], classes))
@@ -68,9 +68,9 @@ def _classes(saved: SavedModel, split: Split) -> Iterator[dict[str, Any]]:
     }
 
 
-def _numbers(saved: SavedModel, split: Split) -> Iterator[dict[str, Any]]:
+def _numbers(saved: SavedModel, rows: Prepared) -> Iterator[dict[str, Any]]:
     """Pictures of a regressor, target by target."""
-    X, y = split.test
+    X, y = rows.test
     distribution = saved.regressor.predict_distribution(X)
     found = (*distribution.mean_and_stddev(), *distribution.quantile([0.05, 0.95]))
     for index, target in enumerate(saved.targets):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from rich.console import Console
 from sklearn.base import clone
@@ -20,7 +21,7 @@ from deepwishart.cli.errors import (
     plain_warnings,
     printable,
 )
-from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, prepare, targets_of
+from deepwishart.cli.preparation import OF_THE_TABLE, prepare, targets_of
 from deepwishart.cli.scores import holdout_report, report_tables
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
 from deepwishart.estimators.checks import check_parameters
@@ -50,16 +51,16 @@ def run_fit(
     settings |= {name: list(settings[name] or ()) for name in ("target", "missing")}
     chosen = {k: v for k, v in settings.items() if v is not None and k not in OF_THE_TABLE}
     check_parameters(DeepKernelRegressor(**chosen).get_params(deep=False))
-    prepared = prepare(data, settings, quiet=quiet)
-    estimator = _make_estimator(chosen, prepared, options)
-    split = prepared.hold_out()
+    rows = prepare(data, settings, quiet=quiet)
+    estimator = _make_estimator(chosen, bool(rows.classes), settings["target"][0], options)
     if isinstance(estimator, DeepKernelRegressor):
-        trial, rows = clone(estimator), pl.concat([split.train[0], split.test[0]])
-        trial._check_targets(pl.DataFrame(prepared.y, schema=settings["target"]), reset=True)
-        trial._separate_exposures(trial._check_inputs(rows, reset=True), reset=True)
-    for sentence in prepared.notes if not quiet else ():
+        trial, X = clone(estimator), pl.concat([rows.train[0], rows.test[0]])
+        y = pl.DataFrame(np.concatenate([rows.train[1], rows.test[1]]), schema=settings["target"])
+        trial._check_targets(y, reset=True)
+        trial._separate_exposures(trial._check_inputs(X, reset=True), reset=True)
+    for sentence in rows.notes if not quiet else ():
         note(sentence)
-    settings["data"] = prepared.digest
+    settings["data"] = rows.digest
     directory = ModelDirectory(out)
     with directory.locked():
         if not directory.begin(settings, options, resume, force):
@@ -67,22 +68,22 @@ def run_fit(
             return
         estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
         about: dict[str, Any] = {"run": directory.run, "holdout": None}
-        about |= {"rows": len(split.train[1]), "left_out": prepared.left_out}
+        about |= {"rows": len(rows.train[1]), "left_out": rows.left_out}
         with _training(directory):
             with plain_warnings(ignore="Training was interrupted"):  # which is said below
-                estimator.fit(split.train[0], targets_of(split.train[1]))
+                estimator.fit(rows.train[0], targets_of(rows.train[1]))
             interrupted = estimator.history_.stopped_by == "interrupt"
-            if len(split.test[0]):
+            if len(rows.test[0]):
                 compare = report is not None and not interrupted
-                about["holdout"] = holdout_report(estimator, split, settings["target"], compare)
+                about["holdout"] = holdout_report(estimator, rows, settings["target"], compare)
         estimator.set_params(checkpoint_dir=None, verbose=0)
-        saved = SavedModel(estimator, split.encoder, settings["target"], about)
+        saved = SavedModel(estimator, rows.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
     if report is not None and not interrupted:
         from deepwishart.cli.fit_report import write_fit_report
 
-        write_fit_report(report, saved, split, data)
+        write_fit_report(report, saved, rows, data)
     if not quiet:
         _print_outcome(saved)
         for what, where in (("model", out), ("report", report)):
@@ -99,17 +100,17 @@ def run_fit(
 
 
 def _make_estimator(
-    chosen: Mapping[str, Any], prepared: Prepared, options: Mapping[str, str]
+    chosen: Mapping[str, Any], classes: bool, target: str, options: Mapping[str, str]
 ) -> DeepKernelEstimator:
     """A regressor, or a classifier where the target names classes, with all that was chosen."""
-    if not prepared.classes:
+    if not classes:
         return DeepKernelRegressor(**chosen)
     known = DeepKernelClassifier().get_params()
     for name, value in chosen.items():
         if name not in known and value != "auto":
             raise CommandError(
                 f"{options[name]} {printable(value, 60)} is for numbers, but the target "
-                f"{printable(prepared.settings['target'][0], 60)} names classes."
+                f"{printable(target, 60)} names classes."
             )
     return DeepKernelClassifier(**{name: chosen[name] for name in known if name in chosen})
 

@@ -15,7 +15,7 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 
 from deepwishart._support.numbers import plain
 from deepwishart.cli.errors import plain_warnings, printable
-from deepwishart.cli.preparation import Split, targets_of
+from deepwishart.cli.preparation import Prepared, targets_of
 from deepwishart.estimators import (
     DeepKernelClassifier,
     DeepKernelEstimator,
@@ -53,7 +53,7 @@ Scores = dict[str, float]
 
 def holdout_report(
     model: DeepKernelEstimator,
-    split: Split,
+    rows: Prepared,
     targets: Sequence[str],
     compare: bool,
 ) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def holdout_report(
     """
     score_models = _class_scores if isinstance(model, DeepKernelClassifier) else _number_scores
     with plain_warnings():
-        found = score_models(model, split, compare)
+        found = score_models(model, rows, compare)
     for each in (each for models in found.values() for each in models):
         for key, value in each.items():
             if not math.isfinite(value):
@@ -73,45 +73,47 @@ def holdout_report(
         name: {which: scores[index] for which, scores in found.items()}
         for index, name in enumerate(targets)
     }
-    return {"rows": len(split.test[1]), "targets": by_target}
+    return {"rows": len(rows.test[1]), "targets": by_target}
 
 
-def _number_scores(model: Any, split: Split, compare: bool) -> dict[str, list[Scores]]:
-    (X, y), (X_test, y_test) = split.train, split.test
+def _number_scores(model: Any, rows: Prepared, compare: bool) -> dict[str, list[Scores]]:
+    (X, y), (X_test, y_test) = rows.train, rows.test
     prediction = model.predict_distribution(X_test)
     found = {"model": score(prediction, y_test), "constant": score_constant(prediction, y_test, y)}
     if compare:
-        rows, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
+        known, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
         columns = model._scaled.targets.forward(y).T
-        fitted = [BayesianRidge().fit(rows, each).predict(new, return_std=True) for each in columns]
+        fitted = [
+            BayesianRidge().fit(known, each).predict(new, return_std=True) for each in columns
+        ]
         mean, stddev = (torch.as_tensor(np.stack(part, 1)) for part in zip(*fitted, strict=True))
         found["linear"] = score_gaussian(mean, stddev, prediction, y_test)
     chosen = model.likelihood == "auto" and not isinstance(model.model_.likelihood, Gaussian)
     if compare and (model.model_.depth != 1 or chosen):
-        found["gp"] = score(_with_one_layer(model, split).predict_distribution(X_test), y_test)
+        found["gp"] = score(_with_one_layer(model, rows).predict_distribution(X_test), y_test)
     return found
 
 
-def _class_scores(model: Any, split: Split, compare: bool) -> dict[str, list[Scores]]:
-    (X, labels), (X_test, truth) = split.train, split.test
+def _class_scores(model: Any, rows: Prepared, compare: bool) -> dict[str, list[Scores]]:
+    (X, labels), (X_test, truth) = rows.train, rows.test
     counts = np.bincount(number_classes(labels[:, 0], model.classes_))
     said = {
         "model": model.predict_log_proba(X_test),
         "majority": np.log(counts / counts.sum()) + np.zeros((len(truth), 1)),
     }
     if compare:
-        rows, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
-        fitted = LogisticRegression(max_iter=1000).fit(rows, labels[:, 0])
+        known, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
+        fitted = LogisticRegression(max_iter=1000).fit(known, labels[:, 0])
         said["linear"] = fitted.predict_log_proba(new)
     if compare and model.model_.depth != 1:
-        said["gp"] = _with_one_layer(model, split).predict_log_proba(X_test)
+        said["gp"] = _with_one_layer(model, rows).predict_log_proba(X_test)
     y = number_classes(truth[:, 0], model.classes_)
     return {which: [score_classes(log_probs, y)] for which, log_probs in said.items()}
 
 
-def _with_one_layer(model: DeepKernelEstimator, split: Split) -> Any:
+def _with_one_layer(model: DeepKernelEstimator, rows: Prepared) -> Any:
     """A plain GP, and of the kinds of noise among which data choose, the constant one."""
-    X, y = split.train
+    X, y = rows.train
     one: Any = clone(model).set_params(depth=1, checkpoint_dir=None, verbose=0)
     return one.fit(X, targets_of(y))
 
