@@ -179,9 +179,7 @@ def _write(
     ]
     for name, table in (("relevance", relevance), ("dependence", pl.DataFrame(records))):
         write_atomically(out / f"{name}.csv", table.write_csv())
-    pictures = {}
-    if any(each.importance is not None or each.lengthscale is not None for each in found):
-        pictures["relevance"] = plots.relevance(found)
+    pictures = {"relevance": plots.relevance(found)}
     for index, target in enumerate(outputs):
         name = "dependence" if index == 0 else f"dependence{index + 1}"
         pictures[name] = plots.partial_dependence(curves, target=target, column=index)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from deepwishart._support.numbers import plain
@@ -56,13 +55,11 @@ def describe(saved: SavedModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
     regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
     history, columns = regressor.history_, saved.encoder.columns
-    spec = {
-        each.name: _choice(getattr(regressor.spec_, each.name)) for each in fields(regressor.spec_)
-    }
     parts = (*model.layers, *getattr(model.output, "parts", [model.output]))
     return {
         "model": {
-            **spec,
+            **regressor.spec_.to_dict(),
+            "num_inducing": regressor.n_inducing_,
             "width": list(regressor.spec_.widths),
             "parameters": sum(each.numel() for each in model.parameters()),
         },
@@ -123,15 +120,6 @@ def _likelihood(saved: SavedModel) -> Iterator[tuple[str, dict[str, float]]]:
     }
     for index, target in enumerate(saved.targets):
         yield target, {name: values[index] for name, values in learned.items()}
-
-
-def _choice(value: Any) -> Any:
-    """A field of a specification as JSON holds it; an object by the name of its class."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple):
-        return [_choice(each) for each in value]
-    return dict(value) if isinstance(value, Mapping) else type(value).__name__
 
 
 def _text(value: Any) -> str:

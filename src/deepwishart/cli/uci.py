@@ -159,15 +159,13 @@ def _plan(
     version = settings_version(settings, asdict(Protocol.named(protocol, 1)))
     layers = parse_numbers(depths or ["2-5"], "depths")
     for process in chosen:
-        posterior = settings.model.get("posterior", "bartlett")
-        if process != "dwp" and posterior != "bartlett":
-            raise CommandError(
-                f"posterior: {posterior} is for dwp; leave {process} out with --processes."
-            )
-        if process not in ("dwp", "dgp") and settings.start != "inputs":
-            raise CommandError(
-                f"start: {settings.start} is for dwp and dgp; leave {process} out with --processes."
-            )
+        for what, value, usual, owners in (
+            ("posterior", settings.model.get("posterior", "bartlett"), "bartlett", ["dwp"]),
+            ("start", settings.start, "inputs", ["dwp", "dgp"]),
+        ):
+            if value != usual and process not in owners:
+                fits = f"{what}: {value} is for {' and '.join(owners)}"
+                raise CommandError(f"{fits}; leave {process} out with --processes.")
         for depth in layers:
             structure(RunSpec("", 0, process, depth, protocol=protocol), settings)
     source = datasets.Source.find()
