@@ -52,7 +52,6 @@ def test_both_processes_learn_the_same_data_with_the_same_prior(runs):
     ]
     for dwp, dgp in (runs[:2], runs[2:]):
         assert np.array_equal(dwp.data.x, dgp.data.x) and np.array_equal(dwp.data.y, dgp.data.y)
-        assert dwp.history.learning_rate == dgp.history.learning_rate
         assert dwp.scaled.model.depth == dgp.scaled.model.depth == 2
         assert dwp.samples.layers[0].shape == dgp.samples.layers[0].shape == (6, 25, 2)
     assert not np.array_equal(runs[0].data.x, runs[2].data.x)
@@ -123,11 +122,6 @@ def test_one_seed_decides_nothing(runs):
     assert json.loads(text)["comparison"]["elbo"]["dwp"]["standard_error"] is None
 
 
-def test_seeds_have_to_be_paired(runs):
-    with pytest.raises(ValueError, match="the same seeds"):
-        toy_report.compare(runs[:3])
-
-
 def same(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-12)
 
@@ -144,28 +138,17 @@ def test_pictures_hold_the_data(runs):
         assert panel.get_ylabel() == "y (standard deviations)"
 
 
-def test_settings():
-    for bad in ({"seeds": ()}, {"seeds": (1, 1)}, {"num_samples": 1}, {"grid_points": 5}):
-        with pytest.raises(ValueError, match="|".join(bad)):
-            ToySettings(**bad)
-    assert json.dumps(QUICK.to_dict())
-    assert QUICK.protocol.max_iter == 3
-
-
 def test_command(tmp_path):
     asked = ["--seeds", 2, "--max-iter", 2, "--inducing", 5, "--samples", 4, "--out", tmp_path]
     threads = torch.get_num_threads()
     result = CliRunner().invoke(app, ["toy", *map(str, asked)])
     assert result.exit_code == 0 and torch.get_num_threads() == threads
-    assert "11 files written" in result.stdout and "seeds with DWP larger" in result.stdout
+    assert "5 files written" in result.stdout and "seeds with DWP larger" in result.stdout
     assert "Variety of Gram matrices" in result.stdout
     found = json.loads((tmp_path / "toy.json").read_text())
     assert len(found["runs"]) == 4 and found["settings"]["max_iter"] == 2
     text = (tmp_path / "toy.md").read_text()
     for name in ("dwp", "dgp", "side_by_side"):
         assert f"{name}.png" in text
-        beginnings = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
-        for ending, start in beginnings.items():
-            file = tmp_path / f"{name}.{ending}"
-            assert file.read_bytes().startswith(start) and file.stat().st_size < 500_000
-    assert b"<dc:date>" not in (tmp_path / "dwp.svg").read_bytes()  # the same run, the same file
+        picture = (tmp_path / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG") and b"Software" not in picture  # same run, same file
