@@ -78,13 +78,6 @@ def test_everything_by_default(unmeasured):
     assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 16  # both dtypes at once
 
 
-def test_lists_in_any_style_and_each_case_in_order(unmeasured):
-    for words in ("--processes dsvi,dwp --depths 1 2 3", "--processes=dsvi dwp --depths=1,2,3"):
-        result = bench("--dtypes", "float32", "--threads", "1", *words.split())
-        found = [(line[2], line[0]) for line in rows(result.stdout)[1:]]
-        assert found == list(itertools.product("123", ["dsvi", "dwp"]))
-
-
 def test_a_slow_path_is_not_measured_in_silence(unmeasured, monkeypatch):
     assert bench(*ONE).stderr == ""
     monkeypatch.setattr("deepwishart.native.status", lambda: "no compiler")
@@ -95,12 +88,10 @@ def test_a_slow_path_is_not_measured_in_silence(unmeasured, monkeypatch):
     ("arguments", "words"),
     [
         (["--processes", "dpw"], ["'dpw'", "Did you mean 'dwp'?"]),
-        (["--processes"], ["--processes"]),
         (["--dtypes", "half"], ["dtype", "'half'", "float64, float32"]),
         (["--depths", "0", "2"], ["--depths", "greater than"]),
         (["--threads", "one"], ["--threads", "valid integer"]),
         (["--rows", "4"], ["more inducing points (5) than rows (4)"]),
-        (["--samples", "0"], ["--samples"]),
         (["--width", "3"], ["--width", "deepwishart bench step --help"]),
         (["--out", "."], ["--out", "is a directory"]),
     ],

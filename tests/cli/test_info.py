@@ -40,12 +40,6 @@ def test_every_process(process, train_csv, tmp_path):
     assert f"process {process}" in " ".join(result.output.replace("│", " ").split())
 
 
-def test_bad_directories(tmp_path, model):
-    refused(run("info", tmp_path / "none"), "no such directory")
-    refused(run("info", tmp_path), "no saved model")
-    refused(run("info", model / "run.json"), "no saved model")
-
-
 def test_values_that_overflow(model, tmp_path, monkeypatch):
     """The logarithm of a lengthscale may be finite, and the lengthscale not."""
     load = ModelDirectory.load

@@ -8,7 +8,7 @@ from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.numerics.linalg import CholeskyError
 
-from .conftest import TINY, make_table, refused, run
+from .conftest import make_table, refused, run
 
 
 @pytest.fixture
@@ -140,26 +140,6 @@ def test_bad_models(model, new, tmp_path):
     refused(run("predict", tmp_path / "none", new), "no model")
     refused(run("predict", tmp_path, new), "no saved model")
     refused(run("predict", model, tmp_path / "none.csv"), "none.csv", "does not exist")
-
-
-def test_imputation_is_remembered(tmp_path):
-    table = make_table().drop("rent")
-    table = table.with_columns(
-        pl.when(pl.int_range(60) % 9 == 0).then(None).otherwise(pl.col("x")).alias("x"),
-        pl.when(pl.int_range(60) % 7 == 0).then(None).otherwise(pl.col("colour")).alias("colour"),
-    )
-    table.write_csv(tmp_path / "train.csv")
-    out = tmp_path / "m"
-    result = run(
-        *["fit", tmp_path / "train.csv", "--target", "price", "--out", out, "--holdout", "0"],
-        *["--impute", "median", *TINY],
-    )
-    assert result.exit_code == 0, result.output
-    median = table["x"].median()
-    mode = table["colour"].drop_nulls().mode().min()
-    (tmp_path / "gap.csv").write_text("x,size,colour,new\n,3,,true\n")
-    (tmp_path / "full.csv").write_text(f"x,size,colour,new\n{median!r},3,{mode},true\n")
-    assert predict(out, tmp_path / "gap.csv").equals(predict(out, tmp_path / "full.csv"))
 
 
 @pytest.mark.parametrize("named", [True, False])

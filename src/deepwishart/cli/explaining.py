@@ -158,7 +158,8 @@ def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
         return times.dt.round("1m").to_list(), numbers.to_numpy()
     every = np.unique(present)
     if len(every) > _GRID:
-        every = np.linspace(*np.quantile(present, [0.02, 0.98]), _GRID)
+        low, high = np.quantile(present, [0.02, 0.98])
+        every = np.linspace(low, high, _GRID)
     return every.tolist(), every[:, None]
 
 

@@ -90,10 +90,10 @@ def run_fit(
             if in_place and where is not None:
                 print(f"{what} written to {where}")
     if interrupted:
-        where = f"the model so far is in {out}"
-        where = where if in_place else f"the model in {out} is as it was"
+        left = f"the model so far is in {out}"
+        left = left if in_place else f"the model in {out} is as it was"
         raise CommandError(
-            f"interrupted after {estimator.n_iter_} steps; {where}, and the same command with "
+            f"interrupted after {estimator.n_iter_} steps; {left}, and the same command with "
             f"--resume {'instead of --force ' if force else ''}goes on from there",
             INTERRUPTED,
         )

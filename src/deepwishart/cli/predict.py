@@ -133,8 +133,9 @@ def _predict_table(
             except TableError as error:
                 raise TableError(*(f"{table.name}: {each}" for each in error.problems)) from None
         parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
-        new = [] if unseen != "prior" else saved.encoder.unseen(batch).values()
-        strange = np.any([rows.to_numpy() for rows in new] or [[False] * len(batch)], axis=0)
+        strange = np.zeros(len(batch), dtype=bool)
+        for new in saved.encoder.unseen(batch).values() if unseen == "prior" else ():
+            strange |= new.to_numpy()
         if strange.any():
             answered += int(strange.sum())
             prior = saved.prior_distribution(inputs.filter(strange))

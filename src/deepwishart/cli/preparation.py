@@ -59,7 +59,8 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     with opened(data, *reading, quiet=quiet) as file:
         table, digest = file.read(), file.digest()
     targets, missing = settings["target"], settings["missing"] or MISSING
-    problems, y, classes = Problems(), np.zeros((len(table), 0)), ()
+    problems, y = Problems(), np.zeros((len(table), 0))
+    classes: tuple[str, ...] = ()
     named = dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
     with problems:
         require_columns(table, named)

@@ -143,7 +143,9 @@ def table_of(
 
 def report_tables(report: dict[str, Any] | None) -> Iterator[Table]:
     """A report on rows held out as one table per target."""
-    for name, scores in report["targets"].items() if report is not None else ():
+    if report is None:
+        return
+    for name, scores in report["targets"].items():
         models, lines, _ = score_table(scores)
         title = f"{printable(name, 60)}: {report['rows']:,} rows held out"
         yield table_of(lines, "", *models, title=escape(title))
