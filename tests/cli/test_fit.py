@@ -51,24 +51,6 @@ def test_report_and_files(train_csv, tmp_path):
     assert DeepKernelRegressor.load(out).n_iter_ == 15
 
 
-def test_several_targets(table, tmp_path):
-    table.write_csv(tmp_path / "train.csv")
-    out = tmp_path / "m"
-    result = run(
-        *["fit", tmp_path / "train.csv", "--target", "price", "--target", "rent", "--out", out],
-        *TINY,
-    )
-    assert result.exit_code == 0
-    assert "price: 6 rows" in result.output and "rent: 6 rows" in result.output
-    result = run("predict", out, tmp_path / "train.csv", "--out", tmp_path / "p.csv")
-    assert result.exit_code == 0
-    predicted = pl.read_csv(tmp_path / "p.csv")
-    assert predicted.columns[:2] == ["price_mean", "price_std"]
-    assert predicted.columns[5:7] == ["rent_mean", "rent_std"]
-    correlation = predicted.select(pl.corr("price_mean", "rent_mean")).item()
-    assert correlation > 0.9
-
-
 # ---- bad input ----------------------------------------------------------------------------------
 
 
@@ -125,9 +107,6 @@ def test_bad_files(write, tmp_path):
     refused(fit(tmp_path), "is a directory")
     refused(fit(write(GOOD, "t.xlsx")), "t.xlsx", ".csv", ".parquet")
     refused(fit(write("PAR1 and then nothing", "t.parquet")), "t.parquet", "cannot be read")
-    times = pl.Series([f"{hour}:00" for hour in range(10, 16)]).str.to_time("%H:%M")
-    pl.DataFrame({"time": times, "y": [1, 2, 3, 4, 5, 7]}).write_parquet(tmp_path / "t.parquet")
-    refused(fit(tmp_path / "t.parquet"), "'time'", "times of day", "--drop")
     pl.DataFrame({"x": [1, 2, 3], "y": [True, False, True]}).write_parquet(tmp_path / "t.parquet")
     refused(fit(tmp_path / "t.parquet"), "'y'", "too many for classes")
 

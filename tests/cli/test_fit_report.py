@@ -48,6 +48,16 @@ def test_the_page_needs_nothing_else_and_has_everything(outcome):
     assert "e+0" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
 
 
+def test_several_targets_are_predicted_side_by_side(outcome):
+    folder, _ = outcome
+    out = folder / "p.csv"
+    assert run("predict", folder / "m", folder / "train.csv", "--out", out).exit_code == 0
+    found = pl.read_csv(out)
+    assert found.columns[:2] == ["price_mean", "price_std"]
+    assert found.columns[5:7] == ["rent_mean", "rent_std"]
+    assert found.select(pl.corr("price_mean", "rent_mean")).item() > 0.9
+
+
 def test_explain(outcome, tmp_path):
     folder, _ = outcome
     out = tmp_path / "why"

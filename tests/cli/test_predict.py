@@ -94,14 +94,6 @@ def test_bad_input_is_refused_in_one_line(model, tmp_path, row, more, words):
     assert [entry.name for entry in tmp_path.iterdir()] == ["new.csv"]
 
 
-def test_parquet_in_and_out_with_brackets_in_its_name(model, new):
-    expected = predict(model, new)
-    pl.read_csv(new).write_parquet(new.with_suffix(".parquet"))
-    out = new.parent / "p[1].parquet"
-    assert run("predict", model, new.with_suffix(".parquet"), "--out", out).exit_code == 0
-    assert pl.read_parquet(out, glob=False).equals(expected)
-
-
 def test_predictions_that_are_no_numbers_are_not_written(model, new, monkeypatch):
     monkeypatch.setattr(
         "deepwishart.estimators.RescaledPredictive.mean_and_stddev",
