@@ -17,8 +17,6 @@ from deepwishart._support.files import write_atomically
 from deepwishart.cli.errors import CommandError, note
 from deepwishart.cli.options import taking_lists
 
-__all__ = ["bench_app"]
-
 bench_app = typer.Typer(help="Measure what training costs on this machine.", no_args_is_help=True)
 
 _case = partial(typer.Option, rich_help_panel="What to measure")

@@ -12,8 +12,6 @@ from deepwishart.cli.errors import CommandError
 if TYPE_CHECKING:
     from deepwishart.reproduction.datasets import Source
 
-__all__ = ["data_app"]
-
 data_app = typer.Typer(help="List, download and verify the UCI data sets.", no_args_is_help=True)
 
 _Names = Annotated[

@@ -44,8 +44,6 @@ from deepwishart.predict import Predictive
 from deepwishart.prior import Prior
 from deepwishart.tables import Column, TableEncoder
 
-__all__ = ["ModelDirectory", "SavedModel"]
-
 
 @dataclass(frozen=True)
 class SavedModel:

@@ -16,8 +16,6 @@ from deepwishart.cli.options import (
     taking_lists,
 )
 
-__all__ = ["explain", "explain_command"]
-
 explain_command = taking_lists("--columns")
 
 

@@ -24,8 +24,6 @@ from deepwishart.estimators.relevance import Dependence, Relevance, dependence
 from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_labels, read_targets
 from deepwishart.tables.dates import parts_of
 
-__all__ = ["column_groups", "relevance_lines", "run_explain"]
-
 _GRID = 12  # values of a number
 _MOST_CATEGORIES = 12
 _AVERAGED = 30  # rows that a dependence is averaged over
@@ -70,22 +68,19 @@ def run_explain(
         if out is not None:
             shown = columns or [each.name for each in found[:_MOST_CURVES]]
             _write(out, found, {name: _curve(saved, X, name) for name in shown}, _outputs(saved))
-    title, lost = "relevance", []
-    if y is not None:
-        title, lost = f"relevance, on {len(X):,} rows", ["lost without it (nats per row)"]
-    lines = relevance_lines(found, scored=y is not None)
-    relevance = table_of(lines, "column", *lost, "lengthscale", title=title)
-    Console(highlight=False).print(relevance)
+    headings = "column", "lost without it (nats per row)", "lengthscale"
+    title = f"relevance, on {len(X):,} rows"
+    Console(highlight=False).print(table_of(relevance_lines(found), *headings, title=title))
     if out is not None:
         print(f"tables and pictures written to {out}")
 
 
-def relevance_lines(found: Sequence[Relevance], *, scored: bool = True) -> list[list[str]]:
-    """As texts: columns, what is lost without them if that is known, and lengthscales."""
+def relevance_lines(found: Sequence[Relevance]) -> list[list[str]]:
+    """As texts: columns, what is lost without them, and lengthscales, where these are known."""
     return [
         [
             printable(each.name, 60),
-            *([each.lost()] if scored else []),
+            each.lost(),
             "" if each.lengthscale is None else plain(each.lengthscale, 3),
         ]
         for each in found

@@ -15,8 +15,6 @@ import typer
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.options import KINDS, Decimal, Encoding, ModelCommand, Separator, is_word
 
-__all__ = ["FitCommand", "fit"]
-
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
 # Where to read and write, and what to say: none of it changes the model that comes out.

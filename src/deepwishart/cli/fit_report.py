@@ -20,8 +20,6 @@ from deepwishart.cli.scores import score_table
 from deepwishart.estimators import DeepKernelClassifier, number_classes
 from deepwishart.estimators.evaluation import TargetColumn
 
-__all__ = ["write_fit_report"]
-
 _MOST_ROWS = 500  # to deal values out to
 _MOST_CLASSES = 20
 

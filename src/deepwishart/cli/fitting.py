@@ -28,8 +28,6 @@ from deepwishart.estimators.checks import check_parameters
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.training import TrainingError
 
-__all__ = ["run_fit"]
-
 
 def run_fit(
     data: Path,

@@ -13,8 +13,6 @@ from deepwishart.cli.options import AsJson, ModelPath
 if TYPE_CHECKING:
     from deepwishart.cli.directory import SavedModel
 
-__all__ = ["describe", "info"]
-
 
 def info(model: ModelPath, as_json: AsJson = False) -> None:
     """Show what a model is, how it was trained, and what its layers have learned."""

@@ -14,8 +14,6 @@ from deepwishart.estimators.checks import LIKELIHOODS
 from deepwishart.spec import CHOICES, ModelSpec
 from deepwishart.start import STARTS
 
-__all__ = ["model_options"]
-
 _FLAGS = {
     **dict.fromkeys(("n_inducing", "num_inducing"), ("--num-inducing",)),
     **dict.fromkeys(("n_samples", "num_samples"), ("--samples",)),

@@ -17,11 +17,6 @@ from deepwishart.cli.errors import note
 if TYPE_CHECKING:
     from deepwishart.tables import TableFile
 
-__all__ = [
-    *("KINDS", "AsJson", "Decimal", "Encoding", "ListCommand", "ModelCommand", "ModelPath"),
-    *("Separator", "is_number", "is_word", "opened", "spread", "taking_lists"),
-]
-
 KINDS = ".csv, .tsv, .txt (also .gz) or .parquet; - is standard input."
 Belongs = Callable[[str], bool]
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from deepwishart.cli.directory import SavedModel
     from deepwishart.tables import TableFile
 
-__all__ = ["predict", "predict_command"]
-
 _FOLLOWING = 100  # batches to look at besides the one that has a problem
 
 predict_command = taking_lists("--keep", numbers=("--quantiles",))

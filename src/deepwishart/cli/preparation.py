@@ -25,8 +25,6 @@ from deepwishart.tables import (
 from deepwishart.tables.columns import MISSING, require_columns
 from deepwishart.tables.problems import listing, quoted
 
-__all__ = ["OF_THE_TABLE", "Prepared", "prepare", "targets_of"]
-
 # Settings about the table; the others are parameters of the estimators.
 OF_THE_TABLE = (
     *("target", "categorical", "drop", "impute", "holdout"),

@@ -27,8 +27,6 @@ from deepwishart.estimators import (
 from deepwishart.likelihoods import Gaussian
 from deepwishart.metrics import score_classes
 
-__all__ = ["holdout_report", "report_tables", "score_table", "table_of"]
-
 # By the name in reports: name to show, format (none: as many digits as it takes), and whether the
 # best is the highest, 1, or the lowest, -1.
 SCORES = {

@@ -9,8 +9,6 @@ import typer
 
 from deepwishart.cli.errors import INTERRUPTED, CommandError
 
-__all__ = ["toy"]
-
 
 def toy(
     out: Annotated[

@@ -17,8 +17,6 @@ from deepwishart.cli.options import ModelCommand, is_word
 if TYPE_CHECKING:
     from deepwishart.reproduction.sweeps import Engine, ResultsStore, RunSpec, Settings
 
-__all__ = ["uci_app"]
-
 uci_app = typer.Typer(help="Sweeps over the UCI data sets of the paper.", no_args_is_help=True)
 
 _run = partial(typer.Option, rich_help_panel="Runs")
