@@ -78,15 +78,16 @@ def run_fit(
         saved = SavedModel(estimator, rows.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
+    if not quiet:
+        _print_outcome(saved)
+        if in_place:
+            print(f"model written to {out}")
     if report is not None and not interrupted:
         from deepwishart.cli.fit_report import write_fit_report
 
         write_fit_report(report, saved, rows, data)
-    if not quiet:
-        _print_outcome(saved)
-        for what, where in (("model", out), ("report", report)):
-            if in_place and where is not None:
-                print(f"{what} written to {where}")
+        if not quiet:
+            print(f"report written to {report}")
     if interrupted:
         left = f"the model so far is in {out}"
         left = left if in_place else f"the model in {out} is as it was"
