@@ -80,7 +80,6 @@ ROW = {"x": ["0.5"], "size": ["1"], "colour": ["red"], "new": ["true"]}
         ({**ROW, "x": ["1,5"]}, ["--separator", "comma"], ["'x'", "'1,5'", "row 1"]),
         ({**ROW, "x": ["1e300"]}, [], ["'x'", "standard deviations"]),
         (ROW, ["--quantiles=0"], ["--quantiles"]),
-        (ROW, ["--quantiles=1"], ["--quantiles"]),
         (ROW, ["--quantiles=nan"], ["--quantiles"]),
         (ROW, ["--quantiles", "0.5", "0.50"], ["different"]),
         (ROW, ["--unseen", "othre"], ["'othre'", "'other'"]),
