@@ -1,7 +1,7 @@
 """What a gradient step costs, in units of the machine's own matrix multiply.
 
-    python benchmarks/step.py            # everything: four processes, two dtypes, depths, threads
-    python benchmarks/step.py --quick    # the deep Wishart process at two threads only
+    python benchmarks/step.py    # everything: four processes, two dtypes, depths, threads
+    python benchmarks/step.py --processes dwp --threads 2
 
 This is ``deepwishart bench step``, with its options, and keeps the results. What is measured, and
 how, is in ``deepwishart.benchmark``.

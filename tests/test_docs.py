@@ -51,7 +51,8 @@ def test_commands_and_their_options_exist(line: str) -> None:
     while hasattr(command, "commands") and words and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     assert not hasattr(command, "commands"), f"there is no command {line!r}"
-    options = {name for parameter in command.params for name in parameter.opts}
+    parameters = command.get_params(typer.Context(command))  # those of models are made only then
+    options = {name for parameter in parameters for name in parameter.opts}
     for word in words:
         assert not word.startswith("--") or word in options, f"{word} in {line!r} does not exist"
 

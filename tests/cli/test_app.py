@@ -13,7 +13,6 @@ from typer.main import get_command
 import deepwishart
 from deepwishart.cli import app
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.lists import is_number, is_word, spread
 
 from .conftest import SOURCE, TINY, make_table, refused, run
 
@@ -78,8 +77,8 @@ def test_no_command_shows_help():
         (["fit"], ["TABLE", "deepwishart fit --help"]),
         (["fit", "a.csv", "--out", "m"], ["--target"]),
         (["fit", "a.csv", "--target", "y"], ["--out"]),
-        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "0"], ["--depth"]),
-        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "two"], ["--depth"]),
+        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "0"], ["depth"]),
+        (["fit", "a.csv", "--target", "y", "--out", "m", "--depth", "two"], ["depth"]),
         (["predict", "m"], ["TABLE"]),
         (["predict", "m", "new.csv", "--quantiles", "--out", "p.csv"], ["--quantiles"]),
         (["info", "m", "--yaml"], ["--yaml"]),
@@ -89,29 +88,13 @@ def test_wrong_usage_is_one_line(arguments, words):
     refused(run(*arguments), *words)
 
 
-def test_unexpected_errors_keep_their_traceback(monkeypatch, model):
+def test_unexpected_errors_keep_their_traceback_and_others_on_demand(monkeypatch, tmp_path):
     """A bug is not to be mistaken for bad input."""
-    monkeypatch.setattr("deepwishart.cli.directory.ModelDirectory.load", lambda _: 1 / 0)
-    assert isinstance(run("info", model).exception, ZeroDivisionError)
-
-
-def test_traceback_on_demand(monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setattr("deepwishart.cli.directory.ModelDirectory.load", lambda _: 1 / 0)
+        assert isinstance(run("info", tmp_path).exception, ZeroDivisionError)
     monkeypatch.setenv("DEEPWISHART_TRACEBACK", "1")
     assert isinstance(run("info", tmp_path / "none").exception, CommandError)
-
-
-@pytest.mark.parametrize(
-    ("given", "spelled"),
-    [
-        ("a --quantiles 0.1 0.9 b", "a --quantiles 0.1 --quantiles 0.9 b"),
-        ("--quantiles=0.1,0.9", "--quantiles 0.1 --quantiles 0.9"),
-        ("--names a b -q", "--names a --names b -q"),
-        ("--names --other=1", "--names --other=1"),
-    ],
-)
-def test_spread_repeats_options(given, spelled):
-    options = {"--quantiles": is_number, "--names": is_word}
-    assert spread(given.split(), options) == spelled.split()
 
 
 def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
@@ -125,6 +108,7 @@ def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
     for command, more in zip(commands, [TINY, [], [], ["--quick"]], strict=True):
         result = run(*shlex.split(command), *more)
         assert result.exit_code == 0, result.output
+    assert "deepwishart fit" in result.output and "plain GP" in result.output  # of the demo
     assert (tmp_path / "predictions.csv").read_text().startswith("mean,std,q0.05,q0.5,q0.95\n")
     assert (tmp_path / "deepwishart-demo" / "index.html").exists()
 

@@ -23,18 +23,21 @@ def visits(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(visits, tmp_path_factory):
     out = tmp_path_factory.mktemp("counts") / "model"
-    chosen = ["--likelihood", "poisson", "--exposure", "hours", "--json"]
+    chosen = ["--likelihood", "poisson", "--exposure", "hours"]
     result = run("fit", visits, "--target", "visits", "--out", out, *chosen, *TINY)
     assert result.exit_code == 0, result.output
-    return out, json.loads(result.stdout)
+    return out, json.loads(run("info", out, "--json").stdout)
 
 
-def test_the_report_is_about_counts(model):
-    _, facts = model
+def test_report_and_info_are_about_counts(model):
+    out, facts = model
     scores = facts["holdout"]["targets"]["visits"]
     # A guess with the mean of about 11 and the spread of the training rows.
     assert -5 < scores["constant"]["log_likelihood"] < -2
     assert scores["model"]["log_likelihood"] > scores["constant"]["log_likelihood"]
+    assert facts["model"]["likelihood"] == "poisson"
+    assert facts["likelihood"]["visits"]["typical rate"] > 0
+    assert "typical rate" in run("info", out).output
 
 
 def test_predictions_are_whole_numbers_in_proportion_to_the_exposure(model, visits, tmp_path):
@@ -49,13 +52,6 @@ def test_predictions_are_whole_numbers_in_proportion_to_the_exposure(model, visi
     np.testing.assert_allclose(ratio.to_numpy(), 10.0, rtol=1e-6)
 
 
-def test_info_says_what_was_learned(model):
-    assert "typical rate of visits" in " ".join(run("info", model[0]).output.split())
-    facts = json.loads(run("info", model[0], "--json").output)
-    assert facts["model"]["likelihood"] == "poisson" and facts["noise"] == {}
-    assert facts["likelihood"]["visits"]["typical rate"] > 0
-
-
 def test_two_output_kernels_are_shown(train_csv, tmp_path):
     out = tmp_path / "model"
     chosen = ["--likelihood", "heteroscedastic"]
@@ -63,20 +59,20 @@ def test_two_output_kernels_are_shown(train_csv, tmp_path):
     assert result.exit_code == 0, result.output
     shown = " ".join(run("info", out).output.split())
     assert "part 2 of the output layer" in shown
-    assert "typical standard deviation of price" in shown
+    assert "standard deviation" in shown
 
 
-def test_refusals(visits, tmp_path):
+@pytest.mark.parametrize(
+    ("target", "chosen", "words"),
+    [
+        ("x", ["--likelihood", "poisson"], "Column 'x' of y has"),
+        ("visits", ["--likelihood", "poison"], "Did you mean 'poisson'"),
+        ("visits", ["--likelihood", "poisson", "--exposure", "hour"], "is no column"),
+        ("visits", ["--exposure", "hours"], "is for counts"),
+        ("visits", ["--likelihood", "poisson", "--exposure", "x"], "must be positive"),
+    ],
+)
+def test_refusals(visits, tmp_path, target, chosen, words):
     out = tmp_path / "model"
-    for target, words, chosen in (
-        ("x", ("no whole number", "poisson"), ["--likelihood", "poisson"]),
-        ("visits", ("Did you mean 'poisson'",), ["--likelihood", "poison"]),
-        ("visits", ("is no column",), ["--likelihood", "poisson", "--exposure", "hour"]),
-        ("visits", ("for counts",), ["--exposure", "hours"]),
-        ("visits", ("not all positive",), ["--likelihood", "poisson", "--exposure", "x"]),
-    ):
-        result = run("fit", visits, "--target", target, "--out", out, *chosen, *TINY)
-        if words[0] == "no whole number":  # or negative, whichever comes first
-            assert "which is n" in result.stderr
-            words = ("poisson",)
-        refused(result, *words)
+    refused(run("fit", visits, "--target", target, "--out", out, *chosen, *TINY), words)
+    assert not out.exists()

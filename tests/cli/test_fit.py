@@ -51,24 +51,6 @@ def test_report_and_files(train_csv, tmp_path):
     assert DeepKernelRegressor.load(out).n_iter_ == 15
 
 
-def test_several_targets(table, tmp_path):
-    table.write_csv(tmp_path / "train.csv")
-    out = tmp_path / "m"
-    result = run(
-        *["fit", tmp_path / "train.csv", "--target", "price", "--target", "rent", "--out", out],
-        *TINY,
-    )
-    assert result.exit_code == 0
-    assert "price: 6 rows" in result.output and "rent: 6 rows" in result.output
-    result = run("predict", out, tmp_path / "train.csv", "--out", tmp_path / "p.csv")
-    assert result.exit_code == 0
-    predicted = pl.read_csv(tmp_path / "p.csv")
-    assert predicted.columns[:2] == ["price_mean", "price_std"]
-    assert predicted.columns[5:7] == ["rent_mean", "rent_std"]
-    correlation = predicted.select(pl.corr("price_mean", "rent_mean")).item()
-    assert correlation > 0.9
-
-
 # ---- bad input ----------------------------------------------------------------------------------
 
 
@@ -85,21 +67,16 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
     ("text", "more", "words"),
     [
         ("", [], ["is empty"]),
-        ("\n\n", [], ["t.csv"]),
         ("x,y\n", [], ["no rows"]),
         (GOOD + "1,2,3,4\n", [], ["t.csv", "cannot be read"]),
         ("x,x,y\n1,2,3\n2,3,4\n4,5,5\n", [], ["two columns named 'x'"]),
         (",x,y\n1,2,3\n2,3,4\n4,5,5\n", [], ["Column 1", "no name"]),
-        ("x,Y\n1,2\n2,3\n3,5\n", [], ["'y'", "Did you mean 'Y'?"]),
         (GOOD, ["--target", "y"], ["twice"]),
         ("x,y\n1,low\n2,high\n3,low\n", [], ["'y'", "low", "too many for classes", "numbers"]),
         (GOOD + "6,high\n", [], ["'y'", "'high'", "row 6"]),
-        ("x,y\n1,a\n2,a\n3,a\n", [], ["'y' is 'a' in every row"]),
-        ("x,w,y\n1,2,\n2,3,NA\n3,5,\n", [], ["'y'", "no values at all"]),
         ("x,y,z\n1,2,\n2,,3\n3,4,\n", ["--target", "z"], ["No row has a value for every"]),
         ("x,y\n1,7\n2,7\n3,7\n", [], ["'y'", "7 in every row"]),
         (HUGE, ["--holdout", "0"], ["'y'", "at most 1e300"]),
-        (HUGE, ["--holdout", "0.5"], ["'y'", "at most 1e300"]),
         (GOOD + "NA,6\n", [], ["'x'", "1 missing", "row 6", "--impute median"]),
         ("x,e,y\n1,,1\n2,,3\n3,,4\n", ["--impute", "median"], ["'e'", "--drop"]),
         (GOOD, ["--impute", "mean"], ["'median'", "'mean'"]),
@@ -110,19 +87,14 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
         (GOOD + "'6,6\n", [], ["'x'", "row 6", "--categorical x"]),
         (NAMES, [], ["'id'", "30 different values", "--drop id"]),
         (GOOD, ["--resume", "--force"], ["--resume", "--force", "give one"]),
+        (GOOD, ["--report", "none/r.html"], ["--report", "no such directory"]),
+        (GOOD, ["--report", "r.pdf"], [".html", "r.pdf"]),
+        (GOOD, ["--report", "r.html", "--holdout", "0"], ["--holdout"]),
         (GOOD, ["--process", "dvp"], ["'dvp'", "'dwp'"]),
         (GOOD, ["--kernel", "matern25"], ["'matern25'", "'matern52'"]),
-        (GOOD, ["--dtype", "float46"], ["'float46'", "'float64'"]),
-        (GOOD, ["--protocol", "papper"], ["'papper'", "'paper'"]),
         (GOOD, ["--drop", "X"], ["'X'", "'x'"]),
-        (GOOD, ["--categorical", "xx"], ["'xx'", "'x'"]),
-        (GOOD, ["--learning-rate", "-1"], ["learni"]),
-        (GOOD, ["--device", "-1"], ["device"]),
-        (GOOD, ["--holdout", "-1"], ["holdou"]),
         (GOOD, ["--inducing", "-1"], ["induci"]),
         (GOOD, ["--separator", "::"], ["one character"]),
-        (GOOD, ["--decimal", ";"], ["decimal mark"]),
-        (GOOD, ["--encoding", "latin-99"], ["no encoding 'latin-99'"]),
     ],
 )
 def test_bad_input_is_refused_in_one_line(write, tmp_path, text, more, words):
@@ -135,9 +107,6 @@ def test_bad_files(write, tmp_path):
     refused(fit(tmp_path), "is a directory")
     refused(fit(write(GOOD, "t.xlsx")), "t.xlsx", ".csv", ".parquet")
     refused(fit(write("PAR1 and then nothing", "t.parquet")), "t.parquet", "cannot be read")
-    times = pl.Series([f"{hour}:00" for hour in range(10, 16)]).str.to_time("%H:%M")
-    pl.DataFrame({"time": times, "y": [1, 2, 3, 4, 5, 7]}).write_parquet(tmp_path / "t.parquet")
-    refused(fit(tmp_path / "t.parquet"), "'time'", "times of day", "--drop")
     pl.DataFrame({"x": [1, 2, 3], "y": [True, False, True]}).write_parquet(tmp_path / "t.parquet")
     refused(fit(tmp_path / "t.parquet"), "'y'", "too many for classes")
 
@@ -204,7 +173,7 @@ def test_failed_training_says_where_the_last_good_state_is(train_csv, tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
     refused(run(*command), "unfinished", "--resume", "--force")
-    refused(run(*command, "--resume"), "--learning-rate 1e+300", "no --learning-rate")
+    refused(run(*command, "--resume"), "--learning-rate 1e+300", "not with no --learning-rate")
     refused(run("predict", out, train_csv), "has not finished")
     assert run(*command, "--force").exit_code == 0
 
@@ -313,11 +282,11 @@ def test_a_field_of_the_specification_is_an_option(write, tmp_path, monkeypatch)
         warp: str = "none"
         hidden: int = 3
 
-    names = {each.name: each for each in model_options(Estimator, Spec)}
-    option = names["warp"].default
+    names = {each.name: each for each in model_options(Estimator, spec=Spec)}
+    option = names["warp"]
     assert "hidden" not in names and (option.default, option.rich_help_panel) == (None, "Model")
     assert option.help == "How inputs are warped. By default none."
-    usual = [each.name for each in model_options()]
+    usual = [each.name for each in model_options(DeepKernelRegressor)]
     assert set(names) - set(usual) == {"warp"}
     known = DeepKernelRegressor().get_params()
     assert {*CHOICES, "depth", "width", "n_inducing"} - {"start"} <= set(usual) <= set(known)
@@ -328,32 +297,18 @@ def test_estimators_get_exactly_what_was_given(write, tmp_path, target):
     """Also where a default of one of them is the other's choice: depth auto, posterior, ard."""
     rows = "".join(f"{i},{'ab'[i % 2]},{i % 5},{i % 3},{i % 2}\n" for i in range(20))
     data = write(f"x,kind,y,id,code\n{rows}")
-    given = ["--depth", "auto", "--posterior", "auto", "--ard", "--kernel", "squared_exponential"]
-    given += ["--num-inducing", "auto", "--max-iter", "2", "--all-steps", "--process", "dgp"]
-    given += [
-        "--width",
-        "3",
-        "--dtype",
-        "float32",
-        "--protocol",
-        "fast",
-        "--learning-rate",
-        "0.005",
-    ]
-    given += ["--batch-size", "15", "--samples", "2", "--device", "cpu", "--seed", "4"]
+    given = {"depth": "auto", "posterior": "auto", "kernel": "squared_exponential", "max_iter": 2}
+    given |= {"process": "dgp", "width": 3, "dtype": "float32", "protocol": "fast"}
+    given |= {"learning_rate": 0.005, "batch_size": 15, "device": "cpu"}
+    words = [w for k, v in given.items() for w in (f"--{k.replace('_', '-')}", v)]
+    words += ["--num-inducing", "auto", "--samples", 2, "--seed", 4, "--ard", "--all-steps"]
+    expected = {**given, "n_inducing": "auto", "n_samples": 2, "random_state": 4, "ard": True}
+    expected |= {"early_stopping": False, "checkpoint_dir": None}
     table = ["--target", target, "--drop", "id", "--categorical", "code", "--holdout", "0"]
-    result = run("fit", data, "--out", tmp_path / "m", *table, *given, "--quiet")
+    result = run("fit", data, "--out", tmp_path / "m", *table, *words, "--quiet")
     assert (result.exit_code, result.output) == (0, "")
     saved = ModelDirectory(tmp_path / "m").load()
     assert (saved.fit["holdout"], saved.fit["rows"]) == (None, 20)
     assert "id" not in saved.encoder.feature_names and "code=1" in saved.encoder.feature_names
-    found = saved.regressor.get_params()
-    expected = {"depth": "auto", "posterior": "auto", "ard": True, "n_inducing": "auto"}
-    expected |= {"kernel": "squared_exponential", "max_iter": 2, "early_stopping": False}
-    expected |= {"process": "dgp", "width": 3, "dtype": "float32", "protocol": "fast"}
-    expected |= {"learning_rate": 0.005, "batch_size": 15, "n_samples": 2, "device": "cpu"}
-    expected |= {"random_state": 4, "checkpoint_dir": None}
-    assert {name: found[name] for name in expected} == expected
     usual = type(saved.regressor)().get_params()
-    rest = found.keys() - expected.keys()
-    assert {name: found[name] for name in rest} == {name: usual[name] for name in rest}
+    assert saved.regressor.get_params() == usual | expected

@@ -51,6 +51,9 @@ def test_what_was_found_is_said_in_a_line_each(fitted):
     assert "--separator" in found and "--encoding" in found
     assert "2 rows without a target left out" in left_out
     assert "taken for missing values: #N/A (1)" in words and "--missing" in words
+    shown = " ".join(run("info", fitted[0]).output.replace("│", " ").split())
+    assert "sold (date: day of year, weekday, elapsed days)" in shown
+    assert "rows without a target 2" in shown
 
 
 def test_the_model_is_that_of_the_clean_table(fitted, folder):
@@ -61,12 +64,6 @@ def test_the_model_is_that_of_the_clean_table(fitted, folder):
     assert result.exit_code == 0 and result.stderr == ""
     tensors = [each / "regressor" / "model.safetensors" for each in (model, folder / "c")]
     assert tensors[0].read_bytes() == tensors[1].read_bytes()
-
-
-def test_info_shows_the_choices(fitted):
-    output = " ".join(run("info", fitted[0]).output.replace("│", " ").split())
-    assert "sold (date: day of year, weekday, elapsed days)" in output
-    assert "rows without a target 2" in output
 
 
 def test_columns_are_kept(fitted, folder):

@@ -8,7 +8,7 @@ from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.numerics.linalg import CholeskyError
 
-from .conftest import TINY, make_table, refused, run
+from .conftest import make_table, refused, run
 
 
 @pytest.fixture
@@ -80,10 +80,9 @@ ROW = {"x": ["0.5"], "size": ["1"], "colour": ["red"], "new": ["true"]}
         ({**ROW, "x": ["1,5"]}, ["--separator", "comma"], ["'x'", "'1,5'", "row 1"]),
         ({**ROW, "x": ["1e300"]}, [], ["'x'", "standard deviations"]),
         (ROW, ["--quantiles=0"], ["--quantiles"]),
-        (ROW, ["--quantiles=1"], ["--quantiles"]),
         (ROW, ["--quantiles=nan"], ["--quantiles"]),
-        (ROW, ["--quantiles", "0.5", "0.50"], ["twice"]),
-        (ROW, ["--unseen", "othre"], ["Did you mean 'other'?"]),
+        (ROW, ["--quantiles", "0.5", "0.50"], ["different"]),
+        (ROW, ["--unseen", "othre"], ["'othre'", "'other'"]),
         (ROW, ["--keep", "idd"], ["'idd'"]),
         ({**ROW, "mean": ["1"]}, ["--keep", "mean"], ["two columns"]),
     ],
@@ -92,14 +91,6 @@ def test_bad_input_is_refused_in_one_line(model, tmp_path, row, more, words):
     pl.DataFrame(row).write_csv(tmp_path / "new.csv")
     refused(run("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv", *more), *words)
     assert [entry.name for entry in tmp_path.iterdir()] == ["new.csv"]
-
-
-def test_parquet_in_and_out_with_brackets_in_its_name(model, new):
-    expected = predict(model, new)
-    pl.read_csv(new).write_parquet(new.with_suffix(".parquet"))
-    out = new.parent / "p[1].parquet"
-    assert run("predict", model, new.with_suffix(".parquet"), "--out", out).exit_code == 0
-    assert pl.read_parquet(out, glob=False).equals(expected)
 
 
 def test_predictions_that_are_no_numbers_are_not_written(model, new, monkeypatch):
@@ -132,7 +123,7 @@ def test_bad_output(model, new, tmp_path):
     refused(run("predict", model, new, "--out", new), "the table itself")
     refused(run("predict", model, new, "--out", tmp_path), "--out")
     refused(run("predict", model, new, "--out", tmp_path / "p.xlsx"), ".parquet")
-    refused(run("predict", model, new, "--out", tmp_path / "none" / "p.csv"), "does not exist")
+    refused(run("predict", model, new, "--out", tmp_path / "none" / "p.csv"), "no such directory")
     assert new.read_text() == before
 
 
@@ -140,26 +131,6 @@ def test_bad_models(model, new, tmp_path):
     refused(run("predict", tmp_path / "none", new), "no model")
     refused(run("predict", tmp_path, new), "no saved model")
     refused(run("predict", model, tmp_path / "none.csv"), "none.csv", "does not exist")
-
-
-def test_imputation_is_remembered(tmp_path):
-    table = make_table().drop("rent")
-    table = table.with_columns(
-        pl.when(pl.int_range(60) % 9 == 0).then(None).otherwise(pl.col("x")).alias("x"),
-        pl.when(pl.int_range(60) % 7 == 0).then(None).otherwise(pl.col("colour")).alias("colour"),
-    )
-    table.write_csv(tmp_path / "train.csv")
-    out = tmp_path / "m"
-    result = run(
-        *["fit", tmp_path / "train.csv", "--target", "price", "--out", out, "--holdout", "0"],
-        *["--impute", "median", *TINY],
-    )
-    assert result.exit_code == 0, result.output
-    median = table["x"].median()
-    mode = table["colour"].drop_nulls().mode().min()
-    (tmp_path / "gap.csv").write_text("x,size,colour,new\n,3,,true\n")
-    (tmp_path / "full.csv").write_text(f"x,size,colour,new\n{median!r},3,{mode},true\n")
-    assert predict(out, tmp_path / "gap.csv").equals(predict(out, tmp_path / "full.csv"))
 
 
 @pytest.mark.parametrize("named", [True, False])

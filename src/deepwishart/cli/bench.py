@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,9 +14,7 @@ import typer
 
 from deepwishart._support.files import write_atomically
 from deepwishart.cli.errors import CommandError, note
-from deepwishart.cli.lists import is_word, taking_lists
-
-__all__ = ["bench_app"]
+from deepwishart.cli.options import taking_lists
 
 bench_app = typer.Typer(help="Measure what training costs on this machine.", no_args_is_help=True)
 
@@ -25,23 +22,22 @@ _case = partial(typer.Option, rich_help_panel="What to measure")
 _size = partial(
     typer.Option, rich_help_panel="Sizes; by default those of the paper's runs on boston"
 )
-_Words = list[str] | None
 _COLUMNS = ("process", "dtype", "depth", "threads", "step (ms)", "GEMM (GF/s)", "ratio", "speed-up")
 _FORMATS = ("", "", "", "", ".1f", ".0f", ".2f", ".2f")
-_lists = dict.fromkeys(["--processes", "--dtypes", "--depths", "--threads"], is_word)
 
 
-@bench_app.command(cls=taking_lists(_lists))
+@bench_app.command(cls=taking_lists("--processes", "--dtypes", "--depths", "--threads"))
 def step(
-    processes: Annotated[_Words, _case(help="dwp, dgp, dsvi, diwp; all by default.")] = None,
-    dtypes: Annotated[_Words, _case(help="float64, float32; both by default.")] = None,
-    depths: Annotated[
-        _Words, _case(help="Layers, output included, as 2-5 or 2,5; by default 2 and 5.")
+    processes: Annotated[
+        list[str] | None, _case(help="dwp, dgp, dsvi, diwp; all by default.")
     ] = None,
-    threads: Annotated[_Words, _case(help="As 1-4 or 1,4; by default 1 and 2.")] = None,
-    quick: Annotated[
-        bool, _case("--quick", help="Of processes and threads, dwp and 2 only.")
-    ] = False,
+    dtypes: Annotated[list[str] | None, _case(help="float64, float32; both by default.")] = None,
+    depths: Annotated[
+        list[int] | None, _case(min=1, help="Layers, output included; by default 2 and 5.")
+    ] = None,
+    threads: Annotated[
+        list[int] | None, _case(min=1, help="Numbers of threads; by default 1 and 2.")
+    ] = None,
     rows: Annotated[int, _size(min=1, help="Rows in the batch.")] = 455,
     features: Annotated[int, _size(min=1, help="Features, and width.")] = 13,
     inducing: Annotated[int, _size(min=1, help="Inducing points.")] = 100,
@@ -61,18 +57,15 @@ def step(
     """
     import torch
 
+    from deepwishart._support.arguments import check_choice
     from deepwishart.benchmark import Shape, environment, measure
-    from deepwishart.spec import CHOICES, PROCESSES
+    from deepwishart.spec import CHOICES
 
     shape = Shape(rows, features, inducing, samples)
-    wanted = [getattr(torch, name) for name in _choices("dtype", dtypes, CHOICES["dtype"])]
-    # More threads than cores only take turns, and very many end the process.
-    most = max(2, os.cpu_count() or 1)
-    cases = itertools.product(
-        _whole_numbers("threads", threads or (["2"] if quick else ["1", "2"]), most),
-        _whole_numbers("depths", depths or ["2", "5"]),
-        _choices("process", processes or (["dwp"] if quick else None), list(PROCESSES)),
-    )
+    for what, names in (("process", processes), ("dtype", dtypes)):
+        for name in names or ():
+            check_choice(what, name, CHOICES[what])
+    wanted = [getattr(torch, name) for name in dtypes or CHOICES["dtype"]]
     if out is not None:  # better to fail before measuring than after it
         if out.is_dir():
             raise CommandError(f"--out {out} is a directory; name a file.")
@@ -82,7 +75,9 @@ def step(
     if (native := record["environment"]["native"]) != "loaded":
         note(f"steps run without compiled loops: {native}")
     print(_line(_COLUMNS), _line(["-:"] * len(_COLUMNS), "-"), sep="\n", flush=True)
-    for count, depth, process in cases:
+    for count, depth, process in itertools.product(
+        threads or (1, 2), depths or (2, 5), processes or CHOICES["process"]
+    ):
         found = measure(
             process, depth=depth, dtypes=wanted, threads=count, repeats=repeats, shape=shape
         )
@@ -92,26 +87,6 @@ def step(
             print(_line([format(number, form) for number, form in numbers]), flush=True)
     if out is not None:
         write_atomically(out, json.dumps(record, indent=1) + "\n")
-
-
-def _choices(what: str, asked: list[str] | None, known: Sequence[str]) -> list[str]:
-    """The names asked for, each once; all that are known if none is."""
-    from deepwishart._support.arguments import check_choice
-
-    for name in asked or ():
-        check_choice(what, name, known)
-    return list(dict.fromkeys(asked or known))
-
-
-def _whole_numbers(what: str, texts: list[str], most: int | None = None) -> tuple[int, ...]:
-    from deepwishart.reproduction.sweeps.spec import parse_numbers
-
-    numbers = parse_numbers(texts, what)
-    if numbers[0] < 1:
-        raise CommandError(f"{what}: the smallest number is 1.")
-    if most is not None and numbers[-1] > most:
-        raise CommandError(f"{what}: the largest number on this machine is {most}.")
-    return numbers
 
 
 def _line(cells: Sequence[str], fill: str = " ") -> str:

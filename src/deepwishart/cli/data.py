@@ -12,42 +12,27 @@ from deepwishart.cli.errors import CommandError
 if TYPE_CHECKING:
     from deepwishart.reproduction.datasets import Source
 
-__all__ = ["data_app"]
-
 data_app = typer.Typer(help="List, download and verify the UCI data sets.", no_args_is_help=True)
 
 _Names = Annotated[
     list[str] | None, typer.Argument(help="Data sets; all of them if none is named.")
-]
-_Folder = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder that holds UCI_Datasets; DEEPWISHART_DATA or the cache folder by default."
-    ),
 ]
 
 
 @data_app.command("list")
 def list_datasets() -> None:
     """Show the data sets, and whether their files are here and intact."""
-    from rich.console import Console
-    from rich.table import Table
-
     from deepwishart.reproduction import datasets
 
     source = datasets.Source.find()
-    table = Table("data set", "rows", "features", "splits", "files", box=None, pad_edge=False)
-    for column in table.columns[1:4]:
-        column.justify = "right"
-    for entry in datasets.CATALOGUE.values():
-        numbers = (str(n) for n in (entry.num_rows, entry.num_features, entry.num_splits))
-        paths = source.paths(entry.path(""))
+    print(f"{'data set':10}{'rows':>8}{'features':>10}{'splits':>8}  files")
+    for each in datasets.CATALOGUE.values():
+        paths = source.paths(each.path(""))
         faults = sum(source.fault(path) is not None for path in paths)
         state = f"{faults} missing or damaged" if faults else "complete" if paths else "not listed"
-        table.add_row(entry.name, *numbers, state)
-    console = Console()
-    console.print(table)
-    console.print(f"in {source.folder}", highlight=False, soft_wrap=True)
+        sizes = f"{each.num_rows:>8}{each.num_features:>10}{each.num_splits:>8}"
+        print(f"{each.name:10}{sizes}  {state}")
+    print(f"in {source.folder}")
 
 
 @data_app.command()
@@ -80,11 +65,11 @@ def download(
 
 
 @data_app.command()
-def verify(names: _Names = None, folder: _Folder = None) -> None:
+def verify(names: _Names = None) -> None:
     """Compare every file with its published checksum, without using the network."""
     from deepwishart.reproduction import datasets
 
-    source = datasets.Source.find(folder)
+    source = datasets.Source.find()
     paths = _paths(source, names)
     faults = {path: fault for path in paths if (fault := source.fault(path)) is not None}
     for path, fault in faults.items():

@@ -56,19 +56,15 @@ class FriendlyGroup(TyperGroup):
             problems = getattr(error, "problems", ())
             if not message:
                 raise
-        for line in _lines(message, problems):
-            note(line)
+        if len(problems) < 2:
+            note(message)
+        else:
+            note(message.partition("(1) ")[0])
+            for number, problem in enumerate(problems[:_SCREENFUL], start=1):
+                note(f"({number}) {problem}")
+            if len(problems) > _SCREENFUL:
+                note(f"... and {len(problems) - _SCREENFUL} more.")
         sys.exit(code)
-
-
-def _lines(message: str, problems: Sequence[str]) -> list[str]:
-    """One line, or where there are several problems one for each, up to a screenful."""
-    if len(problems) < 2:
-        return [message]
-    first = message.partition("(1) ")[0].rstrip()
-    shown = [f"({number}) {problem}" for number, problem in enumerate(problems, start=1)]
-    more = [f"... and {len(shown) - _SCREENFUL} more."] if len(shown) > _SCREENFUL else []
-    return [first, *shown[:_SCREENFUL], *more]
 
 
 def printable(text: str, most: int = 2000) -> str:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import json
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,14 +16,13 @@ from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel
 from deepwishart.cli.errors import note, plain_warnings, printable
+from deepwishart.cli.options import opened
+from deepwishart.cli.preparation import targets_of
 from deepwishart.cli.scores import table_of
-from deepwishart.cli.table_options import opened
 from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.estimators.relevance import Dependence, Relevance, dependence
 from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_labels, read_targets
 from deepwishart.tables.dates import parts_of
-
-__all__ = ["column_groups", "relevance_lines", "run_explain"]
 
 _GRID = 12  # values of a number
 _MOST_CATEGORIES = 12
@@ -56,53 +52,37 @@ def run_explain(
     table: tuple[Path, str | None, str | None, str | None],
     out: Path | None,
     columns: Sequence[str],
-    *,
-    rows: int,
-    repeats: int,
-    seed: int,
-    as_json: bool,
+    most: int,
 ) -> None:
-    """Read, explain, print and write; ``table`` says where it is and how to read it."""
+    """Read at most so many rows, explain, print and write; ``table`` says where it is and how to
+    read it."""
     saved = ModelDirectory(model).load()
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)  # better to fail before the work than after it
     with opened(*table) as file:
-        X, y = _rows(saved, file.read(), columns, rows, seed)
+        X, y = _rows(saved, file.read(), columns, most)
+    rows = (None, None) if y is None else (saved.inputs(X), targets_of(y))
     with plain_warnings():
-        found = saved.regressor.relevance(
-            None if y is None else saved.inputs(X),
-            y[:, 0] if y is not None and saved.regressor._single_column else y,
-            groups=column_groups(saved.encoder),
-            n_repeats=repeats,
-            random_state=seed,
-        )
+        found = saved.regressor.relevance(*rows, groups=column_groups(saved.encoder))
         found = sorted(found, key=lambda one: (-(one.importance or 0.0), one.lengthscale or 0.0))
-        shown = columns or [each.name for each in found[:_MOST_CURVES]]
-        curves = {name: _curve(saved, X, name) for name in shown}
-    outputs = _outputs(saved)
-    records = list(_dependence_records(curves, outputs))
-    if out is not None:
-        _write(out, found, curves, records, outputs)
-    if as_json:
-        facts = {"rows": len(X), "relevance": [each._asdict() for each in found]}
-        print(json.dumps({**facts, "dependence": records}, indent=2, allow_nan=False))
-        return
-    title, lost = "relevance", []
-    if y is not None:
-        title, lost = f"relevance, on {len(X):,} rows", ["lost without it (nats per row)"]
-    lines = relevance_lines(found, scored=y is not None)
-    relevance = table_of(lines, "column", *lost, "lengthscale", title=title)
-    Console(highlight=False).print(relevance)
+        if out is not None:
+            shown = columns or [each.name for each in found[:_MOST_CURVES]]
+            _write(out, found, {name: _curve(saved, X, name) for name in shown}, _outputs(saved))
+    headings = "column", "lost without it (nats per row)", "lengthscale"
+    title = f"relevance, on {len(X):,} rows"
+    Console(highlight=False).print(table_of(relevance_lines(found), *headings, title=title))
     if out is not None:
         print(f"tables and pictures written to {out}")
 
 
-def relevance_lines(found: Sequence[Relevance], *, scored: bool = True) -> list[list[str]]:
-    """As texts: columns, what is lost without them if that is known, and lengthscales."""
+def relevance_lines(found: Sequence[Relevance]) -> list[list[str]]:
+    """As texts: columns, what is lost without them, and lengthscales, where these are known."""
     return [
         [
             printable(each.name, 60),
-            *([f"{each.importance:z.3f} ± {each.standard_error:.3f}"] if scored else []),
+            ""
+            if each.importance is None
+            else f"{each.importance:z.3f} ± {each.standard_error:.3f}",
             "" if each.lengthscale is None else plain(each.lengthscale, 3),
         ]
         for each in found
@@ -110,7 +90,7 @@ def relevance_lines(found: Sequence[Relevance], *, scored: bool = True) -> list[
 
 
 def _rows(
-    saved: SavedModel, table: pl.DataFrame, columns: Sequence[str], most: int, seed: int
+    saved: SavedModel, table: pl.DataFrame, columns: Sequence[str], most: int
 ) -> tuple[pl.DataFrame, np.ndarray | None]:
     """Encoded rows, at most so many and chosen at random, and their targets if there are any."""
     problems = Problems()
@@ -119,30 +99,25 @@ def _rows(
     numbers, y = np.arange(len(table)), None
     if all(target in table.columns for target in saved.targets):
         with problems:
-            y, classes = _targets(saved, table)
+            missing, labels = saved.encoder.missing, None
+            if isinstance(saved.regressor, DeepKernelClassifier):
+                y, labels = read_labels(table, saved.targets[0], missing)
+            else:
+                y = read_targets(table, saved.targets, missing)
             numbers = np.flatnonzero(~np.isnan(y).any(1))
-            y = y[numbers] if classes is None else np.array(classes)[y[numbers].astype(int)]
+            y = y[numbers] if labels is None else np.array(labels)[y[numbers].astype(int)]
     else:
         note(f"the table has no {', '.join(saved.targets)}: no importance, lengthscales only")
-    X = None
     with problems:
         X = saved.encoder.encode(table[numbers], (numbers + 1).tolist())
     problems.settle()
-    assert X is not None
     if len(X) < 2:
         raise TableError("There are fewer than two rows to explain the model with.")
     if len(X) > most:
-        chosen = np.sort(np.random.default_rng(seed).permutation(len(X))[:most])
+        chosen = np.sort(np.random.default_rng(0).permutation(len(X))[:most])
         note(f"{most:,} rows of {len(X):,}, chosen at random (--rows changes that)")
         X, y = X[chosen], None if y is None else y[chosen]
     return X, y
-
-
-def _targets(saved: SavedModel, table: pl.DataFrame) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Targets as numbers, NaN where one is missing, and the labels of classes."""
-    if isinstance(saved.regressor, DeepKernelClassifier):
-        return read_labels(table, saved.targets[0], saved.encoder.missing)
-    return read_targets(table, saved.targets, saved.encoder.missing), None
 
 
 def _outputs(saved: SavedModel) -> list[str]:
@@ -155,10 +130,10 @@ def _outputs(saved: SavedModel) -> list[str]:
 
 def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
     (column,) = (each for each in saved.encoder.columns if each.name == name)
-    places = column_groups(saved.encoder)[name]
-    labels, values = _grid(column, X.to_numpy()[:, places])
-    rows = X.to_numpy()[np.linspace(0, len(X) - 1, min(_AVERAGED, len(X))).astype(int)]
-    return labels, dependence(saved.regressor, rows, places, values)
+    places, rows = column_groups(saved.encoder)[name], X.to_numpy()
+    values, numbers = _grid(column, rows[:, places])
+    averaged = rows[np.linspace(0, len(rows) - 1, min(_AVERAGED, len(rows))).astype(int)]
+    return values, dependence(saved.regressor, averaged, places, numbers)
 
 
 def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
@@ -170,7 +145,14 @@ def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     if column.kind == "boolean":
         return ["false", "true"], np.array([[0.0], [1.0]])
     if column.kind == "date":
-        return _date_grid(column, present)
+        elapsed = present[:, column.parts.index("elapsed days")]
+        days = np.linspace(elapsed.min(), elapsed.max(), _GRID) + column.origin
+        parts = parts_of(pl.col("days"), column.origin)
+        numbers = pl.DataFrame({"days": days}).select(
+            parts[part].alias(part) for part in column.parts
+        )
+        times = pl.Series(days * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
+        return times.dt.round("1m").to_list(), numbers.to_numpy()
     every = np.unique(present)
     if len(every) > _GRID:
         low, high = np.quantile(present, [0.02, 0.98])
@@ -178,48 +160,25 @@ def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     return every.tolist(), every[:, None]
 
 
-def _date_grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
-    """Times at equal distances, if the column says when; else rows as they are."""
-    if "elapsed days" not in column.parts:
-        every = np.unique(present, axis=0)[:_GRID]
-        return [", ".join(plain(value) for value in row) for row in every], every
-    elapsed = present[:, column.parts.index("elapsed days")]
-    days = pl.DataFrame({"days": np.linspace(elapsed.min(), elapsed.max(), _GRID)})
-    days = days.select(pl.col("days") + column.origin)
-    parts = parts_of(pl.col("days"), column.origin)
-    values = days.select(parts[part].alias(part) for part in column.parts).to_numpy()
-    times = (days["days"] * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
-    return times.dt.round("1m").to_list(), values
-
-
-def _dependence_records(
-    curves: dict[str, Curve], targets: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    for name, (values, found) in curves.items():
-        for (place, value), (index, target) in product(enumerate(values), enumerate(targets)):
-            yield {
-                **({"target": target} if len(targets) > 1 else {}),
-                "column": name,
-                "value": str(value) if isinstance(value, datetime.datetime) else value,
-                **{key: float(of[place, index]) for key, of in found._asdict().items()},
-            }
-
-
 def _write(
-    out: Path,
-    found: Sequence[Relevance],
-    curves: dict[str, Curve],
-    records: Sequence[dict[str, Any]],
-    targets: Sequence[str],
+    out: Path, found: Sequence[Relevance], curves: dict[str, Curve], outputs: Sequence[str]
 ) -> None:
     relevance = pl.DataFrame([each._asdict() for each in found]).rename({"name": "column"})
-    texts = [{**record, "value": str(record["value"])} for record in records]
-    for name, table in (("relevance", relevance), ("dependence", pl.DataFrame(texts))):
+    records = [
+        {
+            "target": target,
+            "column": name,
+            "value": str(value),
+            **{key: float(of[place, index]) for key, of in each._asdict().items()},
+        }
+        for name, (values, each) in curves.items()
+        for place, value in enumerate(values)
+        for index, target in enumerate(outputs)
+    ]
+    for name, table in (("relevance", relevance), ("dependence", pl.DataFrame(records))):
         write_atomically(out / f"{name}.csv", table.write_csv())
-    pictures = {}
-    if any(each.importance is not None or each.lengthscale is not None for each in found):
-        pictures["relevance"] = plots.relevance(found)
-    for index, target in enumerate(targets):
+    pictures = {"relevance": plots.relevance(found)}
+    for index, target in enumerate(outputs):
         name = "dependence" if index == 0 else f"dependence{index + 1}"
         pictures[name] = plots.partial_dependence(curves, target=target, column=index)
     for name, figure in pictures.items():

@@ -12,31 +12,25 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from deepwishart.cli.lists import ListCommand, is_word, is_word_or_number
-from deepwishart.cli.table_options import KINDS, Decimal, Encoding, Separator
-
-__all__ = ["FitCommand", "fit"]
+from deepwishart.cli.errors import CommandError
+from deepwishart.cli.options import KINDS, Decimal, Encoding, ModelCommand, Separator, is_word
 
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
+# Where to read and write, and what to say: none of it changes the model that comes out.
+_OF_THE_RUN = ("data", "out", "resume", "force", "report", "quiet")
 
 
-class FitCommand(ListCommand):
-    """The command below, completed with options that take seconds to import."""
+class FitCommand(ModelCommand):
+    """The command below, completed with the options of models."""
 
-    lists: ClassVar = {"--categorical": is_word, "--drop": is_word, "--missing": is_word_or_number}
-    also: ClassVar = {"--inducing": "--num-inducing"}  # as other commands call it
-    complete = False
+    lists: ClassVar = dict.fromkeys(("--categorical", "--drop", "--missing"), is_word)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        if not self.complete:
-            from deepwishart.cli.model_options import with_model_options
+    def make_options(self) -> list[Any]:
+        from deepwishart.cli.model_options import model_options
+        from deepwishart.estimators import DeepKernelRegressor
 
-            app = typer.Typer(add_completion=False)
-            app.command()(with_model_options(fit))
-            command = typer.main.get_command(app)
-            self.params, self.callback, self.complete = command.params, command.callback, True
-        return super().get_params(ctx)
+        return model_options(DeepKernelRegressor)
 
 
 def fit(
@@ -50,6 +44,10 @@ def fit(
     ] = None,
     drop: Annotated[
         list[str] | None, _data(help="Columns to leave out, such as identifiers.")
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        _data(help="Column with the time, area or population that counts were made over."),
     ] = None,
     impute: Annotated[
         str | None,
@@ -105,13 +103,6 @@ def fit(
             "linear model and a plain GP for comparison."
         ),
     ] = None,
-    cv: Annotated[
-        int | None,
-        _run(min=2, help="Cross-validate in so many parts first, such as 5; takes as many times."),
-    ] = None,
-    as_json: Annotated[
-        bool, _run("--json", help="Print the outcome as JSON, for programs to read.")
-    ] = False,
     quiet: Annotated[bool, _run("--quiet", help="No progress, no remarks, no tables.")] = False,
 ) -> None:
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
@@ -120,9 +111,17 @@ def fit(
     Rows without a target are left out. Ctrl-C stops training and saves the model so far, unless it
     would replace another; --resume goes on from there.
     """
-    from deepwishart.cli.fitting import FitRun, run_fit
+    if resume and force:
+        raise CommandError("--resume continues a run and --force starts anew: give one.")
+    if report is not None:  # better to refuse a page before training than after it
+        if not holdout:
+            raise CommandError("--report is about rows held out; give a --holdout above 0.")
+        if report.suffix.lower() not in (".html", ".htm"):
+            raise CommandError(f"--report must be an .html file, got {report}.")
+        if report.is_dir() or not report.absolute().parent.is_dir():
+            raise CommandError(f"--report {report}: there is no such directory to write to.")
+    from deepwishart.cli.fitting import run_fit
 
-    run = FitRun(data, out, resume, force, cv or 0, report, as_json, quiet)
+    settings = {k: v for k, v in (context.params | context.obj).items() if k not in _OF_THE_RUN}
     options = {each.name: each.opts[0] for each in context.command.params}
-    settings = {name: context.params[name] for name in options if not hasattr(run, name)}
-    run_fit(run, settings, options)
+    run_fit(data, out, settings, options, resume=resume, force=force, report=report, quiet=quiet)

@@ -1,124 +1,91 @@
-"""Options of ``deepwishart fit`` that are spelled elsewhere: a model's choices are the fields of
-:class:`deepwishart.spec.ModelSpec`, and the estimators know how to train it."""
+"""Options that are spelled elsewhere: as fields of :class:`deepwishart.spec.ModelSpec`, which a
+model's choices are, of the estimators, and of the settings of sweeps."""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Collection
+from dataclasses import Field, fields, make_dataclass
 from typing import Any
 
 import typer
 
-from deepwishart.cli.lists import completing
-from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 from deepwishart.estimators.checks import LIKELIHOODS
 from deepwishart.spec import CHOICES, ModelSpec
 from deepwishart.start import STARTS
 
-__all__ = ["model_options", "with_model_options"]
-
-_OF_SPEC = {"n_inducing": "num_inducing"}  # where estimators have another name for a field
-_NAMES = {
-    "n_inducing": ("--num-inducing",),
-    "n_samples": ("--samples",),
+_FLAGS = {
+    **dict.fromkeys(("n_inducing", "num_inducing"), ("--num-inducing",)),
+    **dict.fromkeys(("n_samples", "num_samples"), ("--samples",)),
     "early_stopping": ("--early-stopping/--all-steps",),
+    "threads": ("--threads-per-worker",),
 }
 _AUTO = {
     "depth": "auto: as many as the bound asks for.",
     "n_inducing": "auto: by rows.",
     "output": "auto: by rows.",
     "posterior": "auto: rows_columns, but bartlett with the protocol paper.",
-    "likelihood": "auto: gaussian or heteroscedastic_t, by the bound.",
+    "likelihood": f"{', '.join(LIKELIHOODS)}; auto: gaussian or heteroscedastic_t.",
 }
 # What a user of the command line may choose besides the structure of the model.
 _TRAINING = {
-    "exposure": "Column with the time, area or population that counts were made over.",
     "start": "Where hidden layers of dwp and dgp start: inputs or prior.",
-    "device": "auto, cpu, cuda:0, ...",
     "protocol": "fast, or paper for the long schedule of the paper.",
     "max_iter": "Training steps; the protocol's.",
     "learning_rate": "First learning rate; the protocol's.",
     "batch_size": "Rows per step; the protocol's.",
-    "n_samples": "Posterior samples per step; the protocol's.",
+    **dict.fromkeys(("n_samples", "num_samples"), "Posterior samples per step; the protocol's."),
     "early_stopping": "Stop when the bound no longer rises.",
+    "elbo_samples": "Posterior samples for the final ELBO.",
+    "test_samples": "Posterior samples for predictions.",
+    "device": "cpu, auto, or cuda with its number, if any.",
+    "threads": "Threads (ray: CPUs) of a run.",
+    "checkpoint_every": "Steps between checkpoints.",
 }
 
 
-def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options of models besides its own; it finds their values in its context,
-    ``None`` where none is given."""
-    own = inspect.signature(command, eval_str=True).parameters
-
-    def complete(**values: Any) -> None:
-        command(**{name: values[name] for name in own})
-
-    every = [*own.values(), *model_options()]
-    complete.__doc__ = command.__doc__
-    complete.__annotations__ = {each.name: each.annotation for each in every}
-    vars(complete)["__signature__"] = inspect.Signature(every)
-    return complete
-
-
 def model_options(
-    estimator: type = DeepKernelRegressor, spec: type = ModelSpec
-) -> Iterator[inspect.Parameter]:
-    """An option for each field of a specification that has a sentence of help and that estimators
-    take as a parameter; after them those of training.
+    *owners: type, without: Collection[str] = (), spec: type = ModelSpec
+) -> list[Any]:
+    """An option for each field of the ``owners`` that the specification has a sentence of help for,
+    and for those of training; its value is ``None`` where it is not given.
 
-    >>> [each.name for each in model_options()][:3]
-    ['process', 'depth', 'width']
+    >>> from deepwishart.estimators import DeepKernelRegressor
+    >>> [option.opts for option in model_options(DeepKernelRegressor)][:2]
+    [['--process'], ['--depth']]
     """
-    structure = {each.name: each.metadata.get("help") for each in dataclasses.fields(spec)}
-    fields = {each.name: each for each in dataclasses.fields(estimator) if each.init}
-    ours = {name: structure.get(_OF_SPEC.get(name, name)) for name in fields}
-    for name, sentence in ours.items():
-        if sentence:
-            yield _option(fields[name], sentence, "Model")
-    for name, sentence in _TRAINING.items():
-        if name in fields and not ours[name]:
-            yield _option(fields[name], sentence, "Training")
+    model = {each.name: each.metadata["help"] for each in fields(spec) if each.metadata}
+    model["n_inducing"] = model["num_inducing"]
+    asked = [each for owner in owners for each in fields(owner) if each.name not in without]
+    options = [_option(each, model[each.name], "Model") for each in asked if each.name in model]
+    options += [
+        _option(each, _TRAINING[each.name], "Training") for each in asked if each.name in _TRAINING
+    ]
+    made = typer.Typer(add_completion=False)
+    made.command()(make_dataclass("Options", options))
+    return list(typer.main.get_command(made).params)
 
 
-def _option(field: dataclasses.Field[Any], sentence: str, panel: str) -> inspect.Parameter:
-    """One option, without a default: who gives nothing leaves it to the estimator."""
+def _option(field: Field[Any], sentence: str, panel: str) -> tuple[str, Any, Any]:
+    """Name, type and option, as a field of a dataclass."""
     choices = {**CHOICES, "likelihood": tuple(LIKELIHOODS), "start": STARTS}.get(field.name, ())
-    if not any(choice in sentence for choice in choices):
-        sentence += f" One of {', '.join(choices)}." if choices else ""
-    more: dict[str, Any] = {
-        "help": " ".join(filter(None, [sentence, _AUTO.get(field.name), _default(field)])),
-        "rich_help_panel": panel,
-    }
-    kinds = set(re.findall(r"\w+", str(field.type)))
-    kind: Any = str
-    if "bool" in kinds:
-        kind = bool
-    elif "int" in kinds and field.default == "auto":
-        kind, more["parser"], more["metavar"] = object, _count_or_auto, "NUMBER|auto"
-    elif "int" in kinds and "str" not in kinds:
-        kind, more["min"] = int, 1
-    elif "float" in kinds:
-        kind = float
+    words, kinds = [sentence], set(re.findall(r"\w+", str(field.type)))
+    if field.default == "auto":
+        words.append(_AUTO.get(field.name, ""))
+        choices = (*choices, "auto")
+    if field.default is not None:
+        words.append(f"By default {field.default}.")
+    more: dict[str, Any] = {"help": " ".join(words), "rich_help_panel": panel}
+    kind: Any = next((each for each in (bool, int, float) if each.__name__ in kinds), str)
+    if kind is int and "str" in kinds:
+        kind, more["parser"], more["metavar"] = object, _count, "NUMBER|auto"
     if choices:
-        more["autocompletion"] = completing((*choices, *["auto"] * (field.name in _AUTO)))
-    option = typer.Option(None, *_NAMES.get(field.name, ()), **more)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(field.name, keyword, default=option, annotation=kind | None)
+        more["autocompletion"] = lambda incomplete: [
+            name for name in choices if name.startswith(incomplete)
+        ]
+    return field.name, kind | None, typer.Option(None, *_FLAGS.get(field.name, ()), **more)
 
 
-def _default(field: dataclasses.Field[Any]) -> str:
-    """What happens if nothing is given, to numbers and to classes."""
-    classes = {each.name: each.default for each in dataclasses.fields(DeepKernelClassifier)}
-    other = classes.get(field.name, field.default)
-    shown = [] if field.default is None else [str(field.default)]
-    shown += [] if other == field.default else [f"for classes {other}"]
-    return f"By default {', '.join(shown)}." if shown else ""
-
-
-def _count_or_auto(text: str) -> int | str:
-    if text == "auto":
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither 'auto' nor a whole number of at least 1.")
-    return int(text)
+def _count(text: str) -> int | str:
+    """A number if it is one; what else a text may be, estimators know."""
+    return int(text) if text.removeprefix("-").isdecimal() else text

@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import secrets
-import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from deepwishart._support.files import PARTIAL
 from deepwishart.cli.errors import CommandError, note, plain_warnings
-from deepwishart.cli.lists import completing, is_number, is_word, taking_lists
-from deepwishart.cli.table_options import KINDS, Decimal, Encoding, ModelPath, Separator, opened
+from deepwishart.cli.options import (
+    KINDS,
+    Decimal,
+    Encoding,
+    ModelPath,
+    Separator,
+    opened,
+    taking_lists,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,12 +32,9 @@ if TYPE_CHECKING:
     from deepwishart.cli.directory import SavedModel
     from deepwishart.tables import TableFile
 
-__all__ = ["predict"]
-
-UNSEEN = ("error", "prior", "other")
 _FOLLOWING = 100  # batches to look at besides the one that has a problem
 
-predict_command = taking_lists({"--quantiles": is_number, "--keep": is_word})
+predict_command = taking_lists("--keep", numbers=("--quantiles",))
 
 
 def predict(
@@ -54,10 +58,8 @@ def predict(
         ),
     ] = None,
     unseen: Annotated[
-        str,
+        Literal["error", "prior", "other"],
         typer.Option(
-            metavar="error|prior|other",
-            autocompletion=completing(UNSEEN),
             help="Rows with a category that the training table did not have: refuse them (error), "
             "answer as if nothing had been learned (prior), or take it for the category 'other', "
             "or for none of the known ones (other).",
@@ -74,15 +76,13 @@ def predict(
     batches, so that a table may be larger than memory. With several targets, names of columns
     start with the target's.
     """
-    from deepwishart._support.arguments import check_choice
 
     levels = quantiles or [0.05, 0.5, 0.95]
-    for level in levels:
-        if not 0 < level < 1:
-            raise CommandError(f"--quantiles must lie strictly between 0 and 1, got {level:g}.")
-    if len(set(levels)) < len(levels):
-        raise CommandError("--quantiles names a probability twice.")
-    check_choice("answer to --unseen", unseen, UNSEEN)
+    if not all(0 < level < 1 for level in levels) or len(set(levels)) < len(levels):
+        shown = ", ".join(f"{level:g}" for level in levels)
+        raise CommandError(
+            f"--quantiles must be different numbers strictly between 0 and 1, got {shown}."
+        )
     if out is not None:
         _check_output(out, data)
     from deepwishart.cli.directory import ModelDirectory
@@ -92,7 +92,7 @@ def predict(
         raise CommandError("--quantiles is for numbers; this model predicts classes.")
     reading = opened(data, separator, decimal, encoding)
     with plain_warnings(), reading as table, _output(out) as write:
-        for frame in _predict_table(saved, table, levels, list(keep or ()), unseen):
+        for frame in _predict_table(saved, table, levels, keep or [], unseen):
             write(frame)
 
 
@@ -101,6 +101,9 @@ def _predict_table(
 ) -> Iterator[pl.DataFrame]:
     import numpy as np
     import polars as pl
+
+    from deepwishart.tables import TableError
+    from deepwishart.tables.columns import require_columns
 
     classes = getattr(saved.regressor, "classes_", None)
     names = ["mean", "std", *(f"q{level!r}" for level in quantiles)]
@@ -112,18 +115,30 @@ def _predict_table(
     for name in keep:
         if name in written or keep.count(name) > 1:
             raise CommandError(f"--keep {name}: there would be two columns of that name.")
+
+    def encode(batch: pl.DataFrame) -> pl.DataFrame:
+        require_columns(batch, keep)
+        numbers = range(row, row + len(batch))
+        return saved.encoder.encode(batch, numbers, "error" if unseen == "error" else "other")
+
     row, answered = 1, 0
     batches = table.stream()
     for batch in batches:
-        inputs, strange = _encode(saved, table, batch, batches, keep, row, unseen)
-        known = saved.regressor.predict_distribution(saved.inputs(inputs))
-        parts = _answers(known, quantiles)
+        try:
+            inputs = encode(batch)
+        except TableError:  # batches that follow may have the same; all is said at once
+            try:
+                encode(pl.concat([batch, *itertools.islice(batches, _FOLLOWING)]))
+            except TableError as error:
+                raise TableError(*(f"{table.name}: {each}" for each in error.problems)) from None
+        parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
+        strange = np.zeros(len(batch), dtype=bool)
+        for new in saved.encoder.unseen(batch).values() if unseen == "prior" else ():
+            strange |= new.to_numpy()
         if strange.any():
             answered += int(strange.sum())
-            chosen = inputs.filter(strange)
-            parts[:, strange] = _answers(saved.prior_distribution(chosen), quantiles)
-        # Targets one after the other, each with all its numbers.
-        found = dict(zip(outputs, parts.transpose(2, 0, 1).reshape(-1, len(batch)), strict=True))
+            prior = saved.prior_distribution(inputs.filter(strange))
+            parts[:, strange] = _answers(prior, quantiles)
         finite = np.isfinite(parts).all((0, 2))
         if not finite.all():
             raise CommandError(
@@ -134,49 +149,15 @@ def _predict_table(
         columns = [batch[name] for name in keep]
         if classes is not None:
             columns.append(pl.Series("class", classes[parts[:, :, 0].argmax(0)]))
-        yield pl.DataFrame(columns + [pl.Series(*one) for one in found.items()])
+        # Targets one after the other, each with all its numbers.
+        numbers = parts.transpose(2, 0, 1).reshape(-1, len(batch))
+        yield pl.DataFrame(
+            columns + [pl.Series(*each) for each in zip(outputs, numbers, strict=True)]
+        )
         row += len(batch)
     if answered:
         rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
         note(f"{rows} that the training table did not have, and the prior's answer")
-
-
-def _encode(
-    saved: SavedModel,
-    table: TableFile,
-    batch: pl.DataFrame,
-    following: Iterator[pl.DataFrame],
-    keep: list[str],
-    row: int,
-    unseen: str,
-) -> tuple[pl.DataFrame, np.ndarray]:
-    """Columns of numbers, and which rows are for the prior to answer. Where something is wrong,
-    batches that follow are looked at as well, so that everything can be said at once."""
-    import numpy as np
-    import polars as pl
-
-    from deepwishart.tables import Problems, TableError
-    from deepwishart.tables.columns import require_columns
-
-    def encode(batch: pl.DataFrame) -> pl.DataFrame:
-        numbers = range(row, row + len(batch))
-        return saved.encoder.encode(batch, numbers, "error" if unseen == "error" else "other")
-
-    problems = Problems()
-    try:
-        require_columns(batch, keep)
-        inputs = encode(batch)
-    except TableError:
-        with problems:
-            require_columns(batch, keep)
-        with problems:
-            encode(pl.concat([batch, *itertools.islice(following, _FOLLOWING)]))
-        raise TableError(*(f"{table.name}: {problem}" for problem in problems)) from None
-    strange = np.zeros(len(batch), dtype=bool)
-    if unseen == "prior":
-        for rows in saved.encoder.unseen(batch).values():
-            strange |= rows.to_numpy()
-    return inputs, strange
 
 
 def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:
@@ -193,10 +174,8 @@ def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:
 def _check_output(out: Path, data: Path) -> None:
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise CommandError(f"--out must be a .csv or .parquet file, got {out}.")
-    if out.is_dir():
-        raise CommandError(f"--out {out} is a directory; name a file.")
-    if not out.absolute().parent.is_dir():
-        raise CommandError(f"The directory of --out {out} does not exist.")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise CommandError(f"--out {out}: there is no such directory to write a file to.")
     if out.exists() and data.exists() and out.samefile(data):
         raise CommandError(f"--out {out} is the table itself; choose another file.")
 
@@ -210,20 +189,14 @@ def _output(out: Path | None) -> Iterator[Callable[[pl.DataFrame], None]]:
     if out is None:
         yield lambda frame: frame.write_csv(sys.stdout.buffer, include_header=not next(count))
         return
-    partial = out.with_name(f".{out.name}.{secrets.token_hex(4)}.partial")
-    try:
+    beside = tempfile.TemporaryDirectory(prefix=".", suffix=PARTIAL, dir=out.absolute().parent)
+    with beside as folder:
+        whole = Path(folder, "whole")
         if out.suffix.lower() == ".csv":
-            with open(partial, "wb") as file:
+            with open(whole, "wb") as file:
                 yield lambda frame: frame.write_csv(file, include_header=not next(count))
-            os.replace(partial, out)
         else:
-            partial.mkdir()
-            yield lambda frame: frame.write_parquet(partial / f"{next(count):09}.parquet")
-            whole = partial / "whole.parquet"
-            parts = sorted(partial.glob("0*.parquet"))
+            yield lambda frame: frame.write_parquet(Path(folder, f"{next(count):09}.parquet"))
+            parts = sorted(Path(folder).glob("*.parquet"))
             pl.scan_parquet(parts, glob=False).sink_parquet(whole)
-            os.replace(whole, out)
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        partial.unlink(missing_ok=True)
+        os.replace(whole, out)

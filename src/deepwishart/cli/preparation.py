@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from deepwishart.cli.errors import printable
-from deepwishart.cli.table_options import opened
+from deepwishart.cli.options import opened
 from deepwishart.estimators import Standardiser
 from deepwishart.estimators.checks import check_distance
 from deepwishart.tables import (
@@ -26,91 +25,24 @@ from deepwishart.tables import (
 from deepwishart.tables.columns import MISSING, require_columns
 from deepwishart.tables.problems import listing, quoted
 
-__all__ = ["Prepared", "Split", "prepare", "targets_of"]
-
+# Settings about the table; the others are parameters of the estimators.
+OF_THE_TABLE = (
+    *("target", "categorical", "drop", "impute", "holdout"),
+    *("missing", "separator", "decimal", "encoding"),
+)
 Rows = tuple[pl.DataFrame, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Split:
-    """Rows to train on and rows held out, encoded the same way."""
+class Prepared(NamedTuple):
+    """A table that has been checked: rows to train on and rows held out, encoded the same way."""
 
     encoder: TableEncoder
     train: Rows
     test: Rows
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A table that has been checked."""
-
-    table: pl.DataFrame  # its rows with a target
-    numbers: Sequence[int]  # which rows of the file those are
-    y: np.ndarray  # their targets (N, D)
-    settings: Mapping[str, Any]  # the options about the table
+    classes: tuple[str, ...]  # labels, if the target names classes
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
-    classes: tuple[str, ...] = ()  # labels of the classes that y numbers, if it does
-    notes: tuple[str, ...] = ()  # what a person should know of how the table was read
-
-    def hold_out(self) -> Split:
-        """The division that the options ask for: at least one row if there is a fraction."""
-        num_rows, holdout = len(self.y), self.settings["holdout"]
-        count = max(1, round(holdout * num_rows)) if holdout else 0
-        if num_rows - count < 2:
-            raise TableError(
-                f"The table has {num_rows} rows; at least two have to be left to train on besides "
-                f"the {count} held out."
-            )
-        order = self._shuffled()
-        return self._split(np.sort(order[count:]), np.sort(order[:count]))
-
-    def folds(self, count: int) -> Iterator[Split]:
-        """Every row held out once, in ``count`` parts."""
-        if not 2 <= count <= len(self.y) // 2:
-            raise TableError(
-                f"--cv {count}: {len(self.y)} rows can be divided into 2 to {len(self.y) // 2} "
-                "parts."
-            )
-        order = self._shuffled()
-        for part in np.array_split(order, count):
-            yield self._split(np.setdiff1d(order, part), np.sort(part))
-
-    def _shuffled(self) -> np.ndarray:
-        return np.random.default_rng(self.settings["random_state"]).permutation(len(self.y))
-
-    def _split(self, train: np.ndarray, test: np.ndarray) -> Split:
-        """Encode rows; what fills gaps comes from the rows to train on."""
-        y = self.y
-        if self.classes:  # rows of classes with none to train on are not held out
-            needed = ~np.isin(y[test, 0], y[train, 0])
-            train, test = np.sort(np.concatenate([train, test[needed]])), test[~needed]
-        encoder = self.encoder(train.tolist())
-        X = encoder.encode(self.table, self.numbers)
-        values = X.to_numpy()
-        if not (values != values[0]).any():
-            raise TableError("Every input column is constant; there is nothing to predict from.")
-        for scaled, names, what in ((values, X.columns, "X"), (y, self.settings["target"], "y")):
-            check_distance(Standardiser.fit(scaled[train]).forward(scaled), names, what)
-        if self.classes:
-            y = np.array(self.classes)[y.astype(int)]
-        return Split(encoder, (X[train], y[train]), (X[test], y[test]))
-
-    def encoder(self, fill_from: Sequence[int] | None = None) -> TableEncoder:
-        """Fitted to the inputs, also where columns that the options name are missing."""
-        named = {
-            name: [each for each in self.settings[name] if each in self.table.columns]
-            for name in ("target", "drop", "categorical")
-        }
-        return TableEncoder.fit(
-            self.table,
-            ignore=[*named["target"], *named["drop"]],
-            categorical=[each for each in named["categorical"] if each not in named["target"]],
-            impute=self.settings["impute"],
-            fill_from=fill_from,
-            missing=self.settings["missing"] or MISSING,
-            rows=self.numbers,
-        )
+    notes: tuple[str, ...]  # what a person should know of how the table was read
 
 
 def targets_of(y: np.ndarray) -> np.ndarray:
@@ -119,53 +51,87 @@ def targets_of(y: np.ndarray) -> np.ndarray:
 
 
 def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> Prepared:
-    """Read a table and leave out rows without a target; all that is wrong comes in one message."""
+    """Read a table, leave out rows without a target and hold some out; all that is wrong comes in
+    one message."""
     reading = [settings[name] for name in ("separator", "decimal", "encoding")]
     with opened(data, *reading, quiet=quiet) as file:
         table, digest = file.read(), file.digest()
     targets, missing = settings["target"], settings["missing"] or MISSING
     problems, y = Problems(), np.zeros((len(table), 0))
     classes: tuple[str, ...] = ()
+    named = dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
     with problems:
-        require_columns(
-            table, dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
-        )
-    with problems:
-        if not problems and _is_classification(table, settings, missing):
+        require_columns(table, named)
+        if _names_classes(table, settings, missing):
             y, classes = read_labels(table, targets[0], missing)
-        elif not problems:
+        else:
             y = read_targets(table, targets, missing)
     known: np.ndarray = np.logical_not(np.isnan(y).any(1))
     if not known.any():
         problems.append("No row has a value for every target.")
         known[:] = True  # the inputs can be looked at nevertheless
-    numbers = (1 + np.flatnonzero(known)).tolist()
     left_out = int((~known).sum())
     notes = tuple(_notes(table, targets, classes, left_out, missing))
-    prepared = Prepared(
-        table.filter(known), numbers, y[known], settings, digest, left_out, classes, notes
-    )
-    if problems:
-        with problems:
-            prepared.encoder()
-        problems.settle()
-    return prepared
+    table, y, rows = table.filter(known), y[known], (1 + np.flatnonzero(known)).tolist()
+    held_out = np.zeros(len(y), dtype=bool) if problems else _hold_out(y, settings, bool(classes))
+    with problems:
+        encoder = TableEncoder.fit(
+            table,
+            ignore=[each for each in (*targets, *settings["drop"]) if each in table.columns],
+            categorical=[
+                each
+                for each in settings["categorical"]
+                if each in table.columns and each not in targets
+            ],
+            impute=settings["impute"],
+            fill_from=np.flatnonzero(~held_out).tolist(),
+            missing=missing,
+            rows=rows,
+        )
+    problems.settle()
+    X = encoder.encode(table, rows)
+    values = X.to_numpy()
+    if not (values != values[0]).any():
+        raise TableError("Every input column is constant; there is nothing to predict from.")
+    for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
+        check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
+    if classes:
+        y = np.array(classes)[y.astype(int)]
+    train, test = ((X.filter(each), y[each]) for each in (~held_out, held_out))
+    return Prepared(encoder, train, test, classes, digest, left_out, notes)
 
 
-def _is_classification(
+def _hold_out(y: np.ndarray, settings: Mapping[str, Any], classes: bool) -> np.ndarray:
+    """Which rows to hold out: at least one if there is a fraction."""
+    fraction = settings["holdout"]
+    count = max(1, round(fraction * len(y))) if fraction else 0
+    if len(y) - count < 2:
+        raise TableError(
+            f"The table has {len(y)} rows; at least two have to be left to train on besides the "
+            f"{count} held out."
+        )
+    order = np.random.default_rng(settings["random_state"]).permutation(len(y))
+    held_out = np.isin(np.arange(len(y)), order[:count])
+    if classes:  # rows of classes with none to train on are not held out
+        held_out &= np.isin(y[:, 0], y[~held_out, 0])
+    return held_out
+
+
+def _names_classes(
     table: pl.DataFrame, settings: Mapping[str, Any], missing: Sequence[str]
 ) -> bool:
     """Whether the target is one of classes: text, truth values, or named by --categorical."""
-    named = [name for name in settings["target"] if name in settings["categorical"]]
-    found = [name for name in settings["target"] if holds_classes(table, name, missing)]
-    if len(settings["target"]) == 1:
-        return bool(named or found)
-    if named or found:
+    found = [
+        name
+        for name in settings["target"]
+        if name in settings["categorical"] or holds_classes(table, name, missing)
+    ]
+    if found and len(settings["target"]) > 1:
         raise TableError(
-            f"The target {quoted((named or found)[0])} names classes: it has to be the only one. "
-            "Fit a model for each target."
+            f"The target {quoted(found[0])} names classes: it has to be the only one. Fit a model "
+            "for each target."
         )
-    return False
+    return bool(found)
 
 
 def _notes(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deepwishart.cli.errors import INTERRUPTED, CommandError
-
-__all__ = ["toy"]
 
 
 def toy(
@@ -32,14 +29,13 @@ def toy(
     """
     from deepwishart.reproduction.toy import ToySettings, run_toy
     from deepwishart.reproduction.toy.report import markdown, write_report
-    from deepwishart.training import make_progress
 
     out.mkdir(parents=True, exist_ok=True)  # better to fail before training than after it
     settings = ToySettings(
         tuple(range(seeds)), max_iter, inducing, num_samples=samples, elbo_samples=5 * samples
     )
     try:
-        runs = run_toy(settings, watch=partial(make_progress, 1, settings.max_iter))
+        runs = run_toy(settings, verbose=1)
     except KeyboardInterrupt:
         raise CommandError("interrupted; nothing was written.", INTERRUPTED) from None
     files = write_report(runs, settings, out)

@@ -1,4 +1,4 @@
-"""``deepwishart uci run | status``, from the outside."""
+"""``deepwishart uci run``, from the outside."""
 
 import os
 import re
@@ -90,10 +90,6 @@ def test_a_sweep_with_a_failed_run(tmp_path):
     code, out, _ = call("run", *asked, "--dry-run", "--retry-failed")
     assert code == 0 and out.count("split 3") == 4 and out.count("split 2") == 0
 
-    code, out, _ = call("status", "--out", tmp_path / "out")
-    assert code == 0 and out.count("after training") == 4
-    assert re.search(r"yacht +dgp +2 +fast +[0-9a-f]{8} +1 +1", out)
-
 
 def test_a_dry_run_needs_no_data(tmp_path, monkeypatch):
     """Neither files nor network: the splits are known before."""
@@ -109,7 +105,7 @@ def test_a_dry_run_needs_no_data(tmp_path, monkeypatch):
 
 def test_runs_with_other_settings_are_other_runs(tmp_path):
     asked = ["run", "--datasets", "yacht", "--processes", "dwp", "--depths", 2, "--splits", 0]
-    asked += [*QUICK, "--max-steps", 2, "--out", tmp_path, "--protocol", "converged"]
+    asked += [*QUICK, "--max-iter", 2, "--out", tmp_path, "--protocol", "converged"]
     other = ["--posterior", "rows", "--samples", 3, "--output", "inducing"]
     other += ["--start", "prior", "--learning-rate", 0.02]
     assert call(*asked, *other)[0] == 0
@@ -138,7 +134,7 @@ def test_runs_with_other_settings_are_other_runs(tmp_path):
         (["--start", "zero"], "choose from inputs, prior"),
         (["--processes", "dsvi", "--start", "prior"], "prior is for dwp and dgp; leave dsvi out"),
         (["--learning-rate", "0"], "learning_rate must be a positive"),
-        (["--engine", "slurm"], "choose from local, ray"),
+        (["--engine", "slurm"], "'slurm' is not one of 'local', 'ray'"),
         (["--device", "tpu"], "choose from cpu, cuda, auto"),
     ],
 )

@@ -48,7 +48,6 @@ def test_both_processes_learn_the_same_data_with_the_same_prior(runs):
     assert [run.seed for run in runs] == [0, 0, 1, 1]
     for dwp, dgp in (runs[:2], runs[2:]):
         assert np.array_equal(dwp.data.x, dgp.data.x) and np.array_equal(dwp.data.y, dgp.data.y)
-        assert dwp.history.learning_rate == dgp.history.learning_rate
         assert dwp.scaled.model.depth == dgp.scaled.model.depth == 2
         assert dwp.samples.layers[0].shape == dgp.samples.layers[0].shape == (6, 25, 2)
     assert not np.array_equal(runs[0].data.x, runs[2].data.x)
@@ -135,24 +134,17 @@ def test_pictures_hold_the_data(runs):
         assert panel.get_ylabel() == "y (standard deviations)"
 
 
-def test_settings():
-    for bad in ({"seeds": ()}, {"seeds": (1, 1)}, {"num_samples": 1}, {"grid_points": 5}):
-        with pytest.raises(ValueError, match="|".join(bad)):
-            ToySettings(**bad)
-
-
 def test_command(tmp_path):
     asked = ["--seeds", 2, "--max-iter", 2, "--inducing", 5, "--samples", 4, "--out", tmp_path]
     threads = torch.get_num_threads()
     result = CliRunner().invoke(app, ["toy", *map(str, asked)])
     assert result.exit_code == 0 and torch.get_num_threads() == threads
-    assert "11 files written" in result.stdout and "seeds with DWP larger" in result.stdout
+    assert "5 files written" in result.stdout and "seeds with DWP larger" in result.stdout
     assert "Variety of Gram matrices" in result.stdout
     found = json.loads((tmp_path / "toy.json").read_text())
     assert len(found["runs"]) == 4 and found["settings"]["max_iter"] == 2
     text = (tmp_path / "toy.md").read_text()
     for name in ("dwp", "dgp", "side_by_side"):
         assert f"{name}.png" in text
-        for ending, start in {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}.items():
-            assert (tmp_path / f"{name}.{ending}").read_bytes().startswith(start)
-    assert b"<dc:date>" not in (tmp_path / "dwp.svg").read_bytes()  # the same run, the same file
+        picture = (tmp_path / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG") and b"Software" not in picture  # same run, same file

@@ -3,9 +3,7 @@ data (appendix "Toy comparison of DGP and DWP posteriors")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +14,8 @@ from deepwishart._support.machine import threads
 from deepwishart.estimators import ScaledModel, estimate_elbo
 from deepwishart.posterior import FunctionSamples
 from deepwishart.spec import ModelSpec
-from deepwishart.training import History, ProgressEvent, Protocol, run_training
+from deepwishart.training import Protocol, make_progress, run_training
 
-Watch = AbstractContextManager[Callable[[ProgressEvent], None]]
 PROCESSES = ("dwp", "dgp")
 NEAREST, FARTHEST = 2.0, 4.0  # data have |x| between these
 
@@ -48,13 +45,6 @@ class ToySettings:
     num_samples: int = 200
     elbo_samples: int = 1000
 
-    def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds must be one or more different numbers, got {self.seeds}.")
-        for name, smallest in (("grid_points", 13), ("num_samples", 2), ("num_inducing", 1)):
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name} must be at least {smallest}, got {getattr(self, name)}.")
-
     @property
     def protocol(self) -> Protocol:
         """How every model is trained."""
@@ -65,10 +55,6 @@ class ToySettings:
     def grid(self) -> np.ndarray:
         """Inputs to look at, in the units of the data."""
         return np.linspace(-6.0, 6.0, self.grid_points)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All numbers, those of the protocol included, ready for JSON."""
-        return {**asdict(self), "seeds": list(self.seeds), "protocol": asdict(self.protocol)}
 
 
 class ToyData(NamedTuple):
@@ -110,7 +96,6 @@ class ToyRun:
     seed: int
     data: ToyData = field(repr=False)
     scaled: ScaledModel = field(repr=False)
-    history: History = field(repr=False)
     samples: FunctionSamples = field(repr=False)
     mean: np.ndarray = field(repr=False)
     stddev: np.ndarray = field(repr=False)
@@ -152,19 +137,15 @@ def measure(
     }
 
 
-def run_one(
-    process: str,
-    seed: int,
-    settings: ToySettings,
-    progress: Callable[[ProgressEvent], None] | None = None,
-) -> ToyRun:
+def run_one(process: str, seed: int, settings: ToySettings, verbose: int = 0) -> ToyRun:
     """Train one model and look at its posterior."""
     data = toy_data(seed)
     x, y = data.x[:, None], data.y[:, None]
     sizes: dict[str, Any] = {n: getattr(settings, n) for n in ("depth", "width", "num_inducing")}
     scaled = ScaledModel.build(ModelSpec(1, process=process, **sizes), x, y, seed=seed)
     model, rows = scaled.model, scaled.standardise(x, y)
-    history = run_training(model, *rows, settings.protocol, seed=seed, progress=progress)
+    with make_progress(verbose, settings.max_iter, f"{process}, seed {seed}") as progress:
+        history = run_training(model, *rows, settings.protocol, seed=seed, progress=progress)
     if history.stopped_by == "interrupt":
         raise KeyboardInterrupt
     generator = torch.Generator().manual_seed(seed)
@@ -183,26 +164,20 @@ def run_one(
         "noise": history.noise[-1],
         **measure(settings.grid, stddev, features @ features.mT, kernels / kernels[:, :1, :1]),
     }
-    return ToyRun(process, seed, data, scaled, history, samples, mean, stddev, numbers)
+    return ToyRun(process, seed, data, scaled, samples, mean, stddev, numbers)
 
 
-def run_toy(settings: ToySettings, *, watch: Callable[[str], Watch] | None = None) -> list[ToyRun]:
+def run_toy(settings: ToySettings, *, verbose: int = 0) -> list[ToyRun]:
     """Every process with every seed, in the order of seeds, on one thread: matrices this small gain
-    nothing from a second one.
-
-    Args:
-        settings: what all runs have in common.
-        watch: given the name of a run, a context that gives what to call after every training step,
-            such as :func:`deepwishart.training.make_progress`.
+    nothing from a second one. From ``verbose=1`` on, training shows its progress.
 
     >>> quick = ToySettings(seeds=(0,), max_iter=2, num_inducing=5, num_samples=4, elbo_samples=20)
     >>> [run.process for run in run_toy(quick)]
     ['dwp', 'dgp']
     """
-    runs = []
     with threads(1):
-        for seed in settings.seeds:
-            for process in PROCESSES:
-                with watch(f"{process}, seed {seed}") if watch else nullcontext() as progress:
-                    runs.append(run_one(process, seed, settings, progress))
-    return runs
+        return [
+            run_one(process, seed, settings, verbose)
+            for seed in settings.seeds
+            for process in PROCESSES
+        ]

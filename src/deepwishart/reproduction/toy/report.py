@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
 import torch
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from deepwishart import plots
 from deepwishart._support.files import write_atomically
 from deepwishart.reproduction.report.statistics import Estimate, estimate, sign
-from deepwishart.reproduction.report.tables import Cell
 from deepwishart.reproduction.toy.comparison import ToyRun, ToySettings
 
 NAMES = {"dwp": "deep Wishart process", "dgp": "deep Gaussian process"}
-# What the paper's claims are about, and how the table of seeds calls it.
-CLAIMS = {
-    "stddev_gap": ("Uncertainty in the gap", "deviation in the gap"),
-    "stddev_outside": ("Uncertainty outside the data", "deviation outside"),
-    "gram_distance": ("Variety of Gram matrices", "distance of Gram matrices"),
-    "kernel_distance": ("Variety of the output's correlations", "distance of correlations"),
-}
-# Endings of the pictures' files, and what to leave out so that the same picture is the same file.
-FORMATS: dict[str, dict[str, None]] = {
-    "png": {"Software": None},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
-}
 INPUT, TARGET = "x (original units)", "y (standard deviations)"
 NUMBERS = {
     "elbo": "ELBO, nats per point",
@@ -42,11 +28,6 @@ NUMBERS = {
     "stddev_outside": "predictive standard deviation outside, 4 < abs(x) <= 6",
     "gram_distance": "mean distance of two sampled Gram matrices, relative to their size",
     "kernel_distance": "mean distance of two sampled output correlations, per entry",
-}
-WORDS = {
-    "larger": "the claim **holds**, the DWP's is larger",
-    "smaller": "the claim **does not hold**, the DWP's is smaller",
-    "undecided": "**cannot be told** from these seeds",
 }
 
 
@@ -75,18 +56,9 @@ class Comparison(NamedTuple):
 def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
     r"""Means over n seeds with standard errors :math:`s / \sqrt n`; differences are taken seed by
     seed, which removes what the data of a seed do to both processes."""
-    values = {
-        process: {run.seed: run.numbers for run in runs if run.process == process}
-        for process in NAMES
-    }
-    if not values["dwp"] or values["dwp"].keys() != values["dgp"].keys():
-        raise ValueError(
-            "The comparison needs dwp and dgp with the same seeds, got "
-            f"{sorted(values['dwp'])} and {sorted(values['dgp'])}."
-        )
     found = {}
     for key in NUMBERS:
-        dwp, dgp = ([values[process][seed][key] for seed in values["dwp"]] for process in NAMES)
+        dwp, dgp = ([run.numbers[key] for run in runs if run.process == name] for name in NAMES)
         differences = [a - b for a, b in zip(dwp, dgp, strict=True)]
         larger = sum(difference > 0 for difference in differences)
         found[key] = Comparison(estimate(dwp), estimate(dgp), estimate(differences), larger)
@@ -103,7 +75,8 @@ def summary(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Any]:
             compared.setdefault(key, {})[name] = numbers
         compared[key] |= {"seeds_where_dwp_is_larger": one.larger, "dwp_is": one.verdict}
     each = [{"process": run.process, "seed": run.seed, **run.numbers} for run in runs]
-    return {"settings": settings.to_dict(), "comparison": compared, "runs": each}
+    chosen = {**asdict(settings), "protocol": asdict(settings.protocol)}
+    return {"settings": chosen, "comparison": compared, "runs": each}
 
 
 def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
@@ -115,17 +88,11 @@ def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
     return jinja2.Template(template, undefined=jinja2.StrictUndefined, **options).render(
         settings=settings,
         compared=compare(runs),
-        number=_number,
+        number=lambda found: " ± ".join(f"{n:.3f}" for n in found[:2] if n is not None),
         names=NUMBERS,
-        claims=CLAIMS,
-        words=WORDS,
         seeds=[(seed, numbers[seed, "dwp"], numbers[seed, "dgp"]) for seed in seeds],
         processes=NAMES,
     )
-
-
-def _number(found: Estimate) -> str:
-    return Cell(found.mean, found.standard_error, found.num_splits, decimals=3).number()
 
 
 def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:
@@ -149,16 +116,10 @@ def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:
 def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> list[Path]:
     """Write ``toy.json``, ``toy.md`` and the pictures; give the files."""
     out.mkdir(parents=True, exist_ok=True)
-    texts = {
-        "toy.json": json.dumps(summary(runs, settings), indent=1) + "\n",
-        "toy.md": markdown(runs, settings),
-    }
-    for name, text in texts.items():
-        write_atomically(out / name, text)
-    files = [out / name for name in texts]
+    data = json.dumps(summary(runs, settings), indent=1) + "\n"
+    files = [write_atomically(out / "toy.json", data)]
+    files.append(write_atomically(out / "toy.md", markdown(runs, settings)))
     for name, figure in figures(runs, settings).items():
-        for ending, metadata in FORMATS.items():
-            files.append(out / f"{name}.{ending}")
-            with rc_context({"svg.hashsalt": name}):
-                figure.savefig(files[-1], dpi=100, metadata=metadata)
+        files.append(out / f"{name}.png")
+        figure.savefig(files[-1], dpi=100, metadata={"Software": None})
     return files
