@@ -1,113 +1,159 @@
-"""How many inducing points, which likelihood and how many layers, without training anything."""
+"""How many inducing points, which kernel and likelihood and how many layers, without training."""
+
+import math
 
 import numpy as np
 import pytest
+import torch
 
-from deepwishart.estimators import (
-    Bound,
-    Candidate,
-    Fitted,
-    ScaledModel,
-    inducing_points,
-    search_model,
-)
+import deepwishart as dw
+from deepwishart.estimators import Bound, Fitted, ScaledModel, inducing_points, search_model
+from deepwishart.estimators.search import start_near
 from deepwishart.spec import ModelSpec
 from deepwishart.training import History, TrainingError
 
 X = np.linspace(-1.0, 1.0, 20)[:, None]
-NOISE = "heteroscedastic_t"
+PLAIN, NOISE, ROUGH = "gaussian", "heteroscedastic_t", "matern32"
+KERNELS = {"kernel": ["squared_exponential", ROUGH], "likelihood": [PLAIN]}
+LIKELIHOODS = {"kernel": ["squared_exponential"], "likelihood": [PLAIN, NOISE]}
+PLAINLY = {"kernel": ["squared_exponential"], "likelihood": [PLAIN]}
 
 
-def candidate(shallow=20, deep=10, likelihood="gaussian"):
-    spec = ModelSpec(num_features=1, num_inducing=deep, likelihood=likelihood)
-    return Candidate(spec.replace(depth=1, num_inducing=shallow), spec)
+def search(bounds, choices=PLAINLY, *, depth="auto", error=0.01, interrupted=None, shallow=20):
+    """The search over models whose bounds are given by depth, inducing points and options other
+    than the first; training is interrupted at one of them."""
 
+    def make(depth, kernel, likelihood):
+        points = 10 if depth > 1 or likelihood == NOISE else shallow
+        names = {"kernel": kernel, "likelihood": likelihood}
+        return ModelSpec(num_features=1, num_inducing=points, depth=depth, **names)
 
-def search(bounds, *others, error=0.01, interrupted=None, shallow=20):
-    """The search over models whose bounds are given by depth, inducing points and, of other
-    candidates, likelihood; training is interrupted at one of them."""
-
-    def train(spec):
-        key = (spec.depth, spec.num_inducing, spec.likelihood)
-        key = key if spec.likelihood != "gaussian" else key[:2]
+    def train(spec, near):
+        others = [each for each in (spec.kernel, spec.likelihood) if each in (ROUGH, NOISE)]
+        key = (spec.depth, spec.num_inducing, *others)
         bound = bounds[key]
         if isinstance(bound, Exception):
             raise bound
         history = History(stopped_by="interrupt" if interrupted == key else "max_iter")
-        scaled = ScaledModel.build(spec, X, X)
-        return Fitted(scaled, history, Bound(bound, error if spec.depth > 1 else 0.0))
+        found = Bound(bound, error if spec.depth > 1 else 0.0)
+        return Fitted(ScaledModel.build(spec, X, X), history, found)
 
-    best = search_model([candidate(shallow), *others], train)
+    best = search_model(make, train, choices, depth)
     tried = [(each["depth"], each["num_inducing"]) for each in best.history.tried]
     return best, (best.scaled.model.depth, best.scaled.model.num_inducing), tried
 
 
 def test_a_single_layer_is_kept_when_two_are_no_better():
-    _, kept, tried = search({(1, 20): 1.0, (1, 10): 0.9, (2, 10): 0.905})
+    _, kept, tried = search({(1, 20): 1.0, (2, 10): 1.005})
     assert kept == (1, 20)
-    assert tried == [(1, 20), (1, 10), (2, 10)]
+    assert tried == [(1, 20), (2, 10)]
 
 
 def test_deeper_models_are_tried_while_the_bound_rises():
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.4}
+    bounds = {(1, 20): 1.0, (2, 10): 1.2, (3, 10): 1.4}
     best, kept, tried = search(bounds)
     assert kept == (3, 10)
-    assert tried == [(1, 20), (1, 10), (2, 10), (3, 10)]
-    assert best.history.tried[3]["elbo"] == 1.4 and best.history.tried[3]["standard_error"] == 0.01
+    assert tried == [(1, 20), (2, 10), (3, 10)]
+    assert best.history.tried[2]["elbo"] == 1.4 and best.history.tried[2]["standard_error"] == 0.01
 
 
 def test_the_standard_error_of_the_difference_decides():
-    bounds = {(1, 10): 1.0, (2, 10): 1.2, (3, 10): 1.21}
-    assert search(bounds, shallow=10)[1] == (2, 10)
-    assert search(bounds, shallow=10, error=0.005)[1] == (3, 10)
+    bounds = {(1, 20): 1.0, (2, 10): 1.2, (3, 10): 1.21}
+    assert search(bounds)[1] == (2, 10)
+    assert search(bounds, error=0.005)[1] == (3, 10)
 
 
-def test_a_deeper_model_may_not_pay_much_for_its_fewer_points():
-    """Better than a single layer with as few points, and compared with all rows almost as good."""
-    bounds = {(1, 20): 1.0, (1, 10): 0.8, (3, 10): 0.0}
-    assert search(bounds | {(2, 10): 0.97})[1] == (1, 20)
-    assert search(bounds | {(2, 10): 0.99})[1] == (2, 10)
-
-
-def test_with_as_many_points_nothing_is_trained_twice():
-    _, kept, tried = search({(1, 10): 1.0, (2, 10): 0.9}, shallow=10)
-    assert (kept, tried) == ((1, 10), [(1, 10), (2, 10)])
+def test_a_given_depth_is_trained_alone_unless_there_is_something_to_choose():
+    _, kept, tried = search({(3, 10): -1.0}, depth=3)
+    assert (kept, tried) == ((3, 10), [(3, 10)])
+    bounds = {(1, 20): 0.0, (1, 20, ROUGH): 1.0, (3, 10, ROUGH): -1.0}
+    best, kept, tried = search(bounds, KERNELS, depth=3)
+    assert (kept, tried) == ((3, 10), [(1, 20), (1, 20), (3, 10)])
+    assert best.scaled.model.spec.kernel == ROUGH
+    assert search(bounds, KERNELS, depth=1)[1:] == ((1, 20), [(1, 20), (1, 20)])
 
 
 @pytest.mark.parametrize(
     ("when", "kept"),
-    [((1, 20), (1, 20)), ((1, 20, NOISE), (1, 20)), ((2, 10), (2, 10)), ((3, 10), (2, 10))],
+    [((1, 20), (1, 20)), ((1, 10, NOISE), (1, 20)), ((2, 10), (2, 10)), ((3, 10), (2, 10))],
 )
 def test_an_interrupt_ends_the_search(when, kept):
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1, (1, 20, NOISE): 0.5}
-    best, found, tried = search(bounds, candidate(likelihood=NOISE), interrupted=when)
+    bounds = {(1, 20): 1.0, (2, 10): 1.2, (3, 10): 1.1, (1, 10, NOISE): 0.5}
+    best, found, tried = search(bounds, LIKELIHOODS, interrupted=when)
     assert found == kept and best.history.stopped_by == "interrupt"
     assert tried[-1] == when[:2]
 
 
 def test_a_model_that_cannot_be_trained_is_left_out():
     failure = TrainingError("NaN everywhere.", step=3, layer="layer 1", last_good=None)
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): failure, (1, 20, NOISE): failure}
+    bounds = {(1, 20): 1.0, (2, 10): failure, (1, 10, NOISE): failure}
     with pytest.warns(UserWarning, match=r"2 layers could not be trained .* NaN everywhere"):
         assert search(bounds)[1] == (1, 20)
     with pytest.warns(UserWarning, match=r"one layer could not be trained .* NaN everywhere"):
-        assert search(bounds | {(2, 10): 0.8}, candidate(likelihood=NOISE))[1] == (1, 20)
-    with pytest.raises(TrainingError):
-        search({(1, 20): failure})
+        assert search(bounds | {(2, 10): 0.8}, LIKELIHOODS)[1] == (1, 20)
+    for given in ("auto", 1, 2):  # the model that was asked for, or the first
+        with pytest.raises(TrainingError):
+            search({(1, 20): failure, (2, 10): failure}, depth=given)
 
 
 def test_the_likelihood_with_the_higher_bound_goes_on():
-    bounds = {(1, 20): 1.0, (1, 10): 0.9, (2, 10): 1.2, (3, 10): 1.1}
+    bounds = {(1, 20): 1.0, (2, 10): 1.2, (3, 10): 1.1}
     noise = {(1, 10, NOISE): 1.3, (2, 10, NOISE): 1.5, (3, 10, NOISE): 1.4}
-    other = candidate(shallow=10, likelihood=NOISE)
-    best, kept, tried = search(bounds | noise, other)
+    best, kept, tried = search(bounds | noise, LIKELIHOODS)
     assert (kept, tried) == ((2, 10), [(1, 20), (1, 10), (2, 10), (3, 10)])
     names = [each["likelihood"] for each in best.history.tried]
     assert names == ["Gaussian", *["HeteroscedasticStudentT"] * 3]
     assert best.scaled.model.spec.likelihood == NOISE
-    best, kept, tried = search(bounds | {(1, 10, NOISE): 0.95}, other)
-    assert (kept, tried[1:]) == ((2, 10), [(1, 10), (1, 10), (2, 10), (3, 10)])
+    best, kept, tried = search(bounds | {(1, 10, NOISE): 0.95}, LIKELIHOODS)
+    assert (kept, tried[1:]) == ((2, 10), [(1, 10), (2, 10), (3, 10)])
     assert best.history.tried[-1]["likelihood"] == "Gaussian"
+
+
+def test_the_best_kernel_is_that_of_all_models_that_follow():
+    choices = {**KERNELS, "likelihood": [PLAIN, NOISE]}
+    bounds = {(1, 20): 0.0, (1, 20, ROUGH): 1.0, (1, 10, ROUGH, NOISE): 0.5}
+    best, kept, _ = search(bounds | {(2, 10, ROUGH): 0.8}, choices)
+    assert kept == (1, 20)
+    kernels = [each["kernel"] for each in best.history.tried]
+    assert kernels == ["SquaredExponential", *["Matern32"] * 3]
+
+
+def test_one_more_parameter_of_a_kernel_has_to_pay_for_itself():
+    """Half a log of the number of rows, by the criterion of Schwarz."""
+    cost = 0.5 * math.log(20) / 20
+
+    def kept(gain):
+        def train(spec, near):
+            bound = Bound(gain * (spec.kernel == "rational_quadratic"), 0.0)
+            data = torch.as_tensor(X)
+            scaled = ScaledModel.build(spec, X, X)
+            scaled.model.remember(data, data)
+            return Fitted(scaled, History(), bound)
+
+        def make(depth, kernel):
+            return ModelSpec(num_features=1, depth=depth, output="collapsed", kernel=kernel)
+
+        names = ["squared_exponential", "rational_quadratic"]
+        return search_model(make, train, {"kernel": names}, 1).scaled.model.spec.kernel
+
+    assert kept(0.99 * cost) == "squared_exponential"
+    assert kept(1.01 * cost) == "rational_quadratic"
+
+
+def test_a_model_starts_near_another_only_where_that_is_better():
+    data = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    options = {"depth": 1, "output": "collapsed"}
+    near, model = (dw.build("dwp", data, data.sin(), seed=s, **options) for s in (0, 1))
+    with torch.no_grad():
+        near.output.kernel.log_lengthscale.fill_(-20.0)
+    start = model.state_dict()["output.kernel.log_lengthscale"].clone()
+    start_near(model, near, data, data.sin())
+    assert torch.equal(model.output.kernel.log_lengthscale, start)
+    with torch.no_grad():
+        near.output.kernel.log_lengthscale.fill_(0.3)
+        model.output.kernel.log_lengthscale.fill_(-20.0)
+    start_near(model, near, data, data.sin())
+    assert model.output.kernel.log_lengthscale.item() == pytest.approx(0.3)
 
 
 def test_inducing_points():

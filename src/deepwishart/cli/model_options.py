@@ -23,8 +23,11 @@ _FLAGS = {
 _AUTO = {
     "depth": "auto: as many as the bound asks for.",
     "n_inducing": "auto: by rows.",
+    "kernel": "auto: the one with which a single layer has the highest evidence.",
     "output": "auto: by rows.",
-    "posterior": "auto: rows_columns, but bartlett with the protocol paper.",
+    "posterior": "auto: anchored, but bartlett with the protocol paper.",
+    "inputs": "auto: all, where kernels and protocol allow it.",
+    "bound": "auto: tight, but titsias2009 with the protocol paper.",
     "likelihood": f"{', '.join(LIKELIHOODS)}; auto: gaussian or heteroscedastic_t.",
 }
 # What a user of the command line may choose besides the structure of the model.

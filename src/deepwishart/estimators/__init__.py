@@ -22,11 +22,10 @@ from deepwishart.estimators.evaluation import (
 from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
 from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
-from deepwishart.estimators.search import Candidate, Fitted, search_model
+from deepwishart.estimators.search import Fitted, search_model
 
 __all__ = [
     "Bound",
-    "Candidate",
     "ClassPredictive",
     "DeepKernelClassifier",
     "DeepKernelEstimator",

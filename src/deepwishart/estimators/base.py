@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import math
 import os
 import warnings
@@ -24,8 +25,9 @@ from deepwishart.estimators import checks, record
 from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance
 from deepwishart.estimators.scaled_model import ScaledModel
-from deepwishart.estimators.search import Candidate, Fitted, search_model
-from deepwishart.kernels import Kernel
+from deepwishart.estimators.search import KERNELS, Fitted, search_model, start_near
+from deepwishart.kernels import Kernel, Stationary
+from deepwishart.kernels import make as make_kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
@@ -45,6 +47,7 @@ from deepwishart.training import (
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 _FEWEST = 100
 _ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
+_KERNEL_ROWS = 1_000  # of more rows, so many choose the kernel
 _SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
 _DEEP_WORK = 2e7  # and of hidden layers, of which many samples are drawn
 # Inputs (N, num_features), targets (N, D), and log exposures (N, 1) of counts.
@@ -167,18 +170,44 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_outputs_ = data[1].shape[1]
-        rows, allowed = len(data[0]), self._likelihoods()
+        rows, likelihoods = len(data[0]), self._likelihoods()
         if not isinstance(self.depth, str):
-            return self._train_new(self._make_spec(rows, allowed[0], self.depth), data)
-        candidates = [
-            Candidate(self._make_spec(rows, each, 1), self._make_spec(rows, each, 2))
-            for each in allowed
-        ]
-        return search_model(candidates, lambda spec: self._train_new(spec, data))
+            likelihoods = likelihoods[:1]
+        kernels = self._kernels(rows, likelihoods[0])
+        tried: list[dict[str, Any]] = []
+        if len(kernels) > 1 and rows > _ALL_ROWS:
+            chosen = np.random.RandomState(self.seed_).permutation(rows)[:_KERNEL_ROWS]
+            some = tuple(None if each is None else each[chosen] for each in data)
+            found = self._search(cast(Data, some), kernels, likelihoods[:1], depth=1)
+            tried = found.history.tried
+            kernels = [cast(ModelSpec, found.scaled.model.spec).kernel]
+        best = self._search(data, kernels, likelihoods, self.depth)
+        best.history.tried[:0] = tried
+        return best
 
-    def _make_spec(self, rows: int, likelihood: str | Likelihood, depth: int) -> ModelSpec:
-        """The model that the parameters ask for, of data with so many rows."""
-        size, output, posterior = self.batch_size, self.output, self.posterior
+    def _kernels(self, rows: int, likelihood: str | Likelihood) -> list[Any]:
+        """Kernels for a single layer: several where L-BFGS finds the evidence of each."""
+        if self.kernel != "auto":
+            return [self.kernel]
+        quick = isinstance(self.protocol, str) and self.protocol != "paper"
+        quick = quick and (isinstance(self.depth, str) or self.depth == 1)
+        single = self._make_spec(rows, 1, KERNELS[0], likelihood)
+        return list(KERNELS if quick and single.output == "collapsed" else KERNELS[:1])
+
+    def _search(
+        self, data: Data, kernels: list[Any], likelihoods: list[Any], depth: int | str
+    ) -> Fitted:
+        make = functools.partial(self._make_spec, len(data[0]))
+        train = functools.partial(self._train_new, data)
+        choices = {"kernel": kernels, "likelihood": likelihoods}
+        return search_model(make, train, choices, depth)
+
+    def _make_spec(
+        self, rows: int, depth: int, kernel: str | Kernel, likelihood: str | Likelihood
+    ) -> ModelSpec:
+        """The model that the parameters ask for, of data with so many rows; a kernel that was
+        chosen by single layers is theirs."""
+        size, output, paper = self.batch_size, self.output, self.protocol == "paper"
         minibatches = not isinstance(size, str) and (size or rows) < rows
         gaussian = likelihood == "gaussian" or isinstance(likelihood, Gaussian)
         if output == "auto" and (minibatches or not gaussian):
@@ -187,11 +216,19 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         points = self.n_inducing
         if isinstance(points, str):
             points = inducing_points(rows, depth, chosen["output"] == "collapsed")
-        if posterior == "auto":
-            mixed = self.process == "dwp" and self.protocol != "paper"
-            posterior = "rows_columns" if mixed else "bartlett"
-        chosen |= {"depth": depth, "num_inducing": points, "posterior": posterior}
-        chosen |= {"likelihood": likelihood, "ard": bool(self.ard)}
+        if depth > 1 and self.kernel == "auto":
+            kernel = KERNELS[0]
+        joins = self.ard and isinstance(kernel, str) and isinstance(make_kernel(kernel), Stationary)
+        best = {
+            "posterior": "anchored" if self.process == "dwp" else "bartlett",
+            "inputs": "all" if joins and self.process in ("dwp", "dgp") else "first",
+            "bound": "tight",
+        }
+        plain = {"posterior": "bartlett", "inputs": "first", "bound": "titsias2009"}
+        auto = plain if paper else best
+        chosen |= {name: each for name, each in auto.items() if getattr(self, name) == "auto"}
+        chosen |= {"depth": depth, "num_inducing": points}
+        chosen |= {"kernel": kernel, "likelihood": likelihood, "ard": bool(self.ard)}
         if isinstance(likelihood, str):
             chosen["likelihood_options"] = self._likelihood_options()
         fields = {each.name for each in dataclasses.fields(ModelSpec)}
@@ -199,9 +236,11 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         sizes = {"num_features": self.n_features_in_, "num_outputs": self.n_outputs_}
         return ModelSpec(**{**given, **chosen, **sizes})
 
-    def _train_new(self, spec: ModelSpec, data: Data) -> Fitted:
+    def _train_new(self, data: Data, spec: ModelSpec, near: Fitted | None) -> Fitted:
         options: dict[str, Any] = {"seed": self.seed_, "start": self.start}
         scaled = ScaledModel.build(spec, *data, device=resolve_device(self.device), **options)
+        if near is not None:
+            start_near(scaled.model, near.scaled.model, *scaled.standardise(*data))
         return self._train(scaled, data)
 
     def _train(self, scaled: ScaledModel, data: Data, history: History | None = None) -> Fitted:

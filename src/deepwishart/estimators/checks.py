@@ -39,9 +39,10 @@ _COUNTS: dict[str, tuple[int, str, tuple[Any, ...]]] = {
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     name: kind for name, kind in likelihoods.NAMES.items() if not issubclass(kind, ClassLikelihood)
 }
+_AUTO = ("output", "posterior", "kernel", "inputs", "bound")
 _NAMES: dict[str, tuple[str, ...]] = {
     **CHOICES,
-    **{name: ("auto", *CHOICES[name]) for name in ("output", "posterior")},
+    **{name: ("auto", *CHOICES[name]) for name in _AUTO},
     "likelihood": ("auto", *LIKELIHOODS),
     "start": STARTS,
 }

@@ -228,9 +228,9 @@ def _check_history(history: Mapping[str, Any]) -> None:
         isinstance(tried, list)
         and all(
             isinstance(each, dict)
-            and each.keys() == {"likelihood", *_TRIED}
+            and each.keys() == {"kernel", "likelihood", *_TRIED}
             and all(is_number(each[name]) for name in _TRIED)
-            and isinstance(each["likelihood"], str)
+            and all(isinstance(each[name], str) for name in ("kernel", "likelihood"))
             for each in tried
         ),
         "what was tried is no list of numbers by name",

@@ -15,6 +15,7 @@ from deepwishart.estimators import checks
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.evaluation import conformal_quantile
 from deepwishart.estimators.scaled_model import RescaledPredictive
+from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.likelihoods.counts import CountLikelihood
 
@@ -44,14 +45,18 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             ``"auto"``: as many as pay (:func:`deepwishart.estimators.inducing_points`); a single
             layer has all rows up to 1,500.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
+            ``"auto"``: of the squared exponential, Matérn 5/2 and 3/2 and the rational quadratic,
+            the one with which a single layer has the highest evidence, on at most 1,000 rows where
+            there are more than 1,500; the squared exponential where the output layer of such a
+            layer is not integrated out, and with ``protocol="paper"``.
         ard: whether the first layer has a lengthscale for each input, or one for all.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 20,000 rows.
         posterior: family of a Wishart layer's posterior: ``"bartlett"`` (the paper's), ``"rows"``,
             ``"columns"`` or ``"rows_columns"`` (with a mixed Bartlett factor), or ``"anchored"``
-            (features stay where they were observed); ``"auto"``: ``"rows_columns"``, unless
-            ``protocol`` is ``"paper"``. Other processes have no such layers.
+            (features stay where they were observed); ``"auto"``: ``"anchored"``. Other processes
+            have no such layers.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's. A single collapsed layer is trained by
@@ -76,9 +81,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         start: where the hidden layers of ``dwp`` and ``dgp`` start: at their ``"inputs"``, or close
             to the ``"prior"`` (:func:`deepwishart.build`).
         inputs: which layers see the inputs: the ``"first"``, as in the paper, or ``"all"``, beside
-            the layer below them, which is another prior (:ref:`joined-inputs`).
+            the layer below them, which is another prior (:ref:`joined-inputs`); ``"auto"``: all,
+            of ``dwp`` and ``dgp`` with stationary kernels by name and ``ard=True``.
         bound: ``"titsias2009"``, the paper's, or ``"tight"``, which is never below it for the same
-            parameters (:ref:`collapsed-output`).
+            parameters (:ref:`collapsed-output`); ``"auto"``: tight. With ``protocol="paper"``,
+            ``"auto"`` is the paper's choice for posterior, inputs and bound.
         likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
             ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
             ``"heteroscedastic_t"`` (both), ``"poisson"`` or ``"negative_binomial"`` (counts, which
@@ -112,7 +119,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
     (True, (40,), (40,))
     """
 
+    kernel: str | Kernel = "auto"
     posterior: str = "auto"
+    inputs: str = "auto"
+    bound: str = "auto"
     likelihood: str | Likelihood = "auto"
     exposure: str | int | None = None
     _exposure_column: int | None = field(init=False)

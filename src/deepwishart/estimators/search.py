@@ -1,20 +1,26 @@
-"""Which likelihood and how many layers, by the bounds of trained models."""
+"""Which kernel, which likelihood and how many layers, by the bounds of trained models."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
+from deepwishart.bound import NUMERICAL_ERRORS, elbo
 from deepwishart.estimators.evaluation import Bound
 from deepwishart.estimators.scaled_model import ScaledModel
+from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.spec import ModelSpec
 from deepwishart.training import History, TrainingError
 
 DEEPEST = 3  # each layer more is as long again, and most gains come from the first two
-_WORTH = 0.02  # per row, what few inducing points may cost a deeper model
+#: Kernels that the evidence of a single layer chooses among.
+KERNELS = ("squared_exponential", "matern52", "matern32", "rational_quadratic")
 
 
 class Fitted(NamedTuple):
@@ -28,6 +34,7 @@ class Fitted(NamedTuple):
         """What was tried and what came out, as plain data."""
         seconds = self.history.seconds[-1] if self.history.seconds else 0.0
         return {
+            "kernel": type(self.scaled.model.output.priors[0].kernel).__name__,
             "likelihood": type(self.scaled.model.likelihood).__name__,
             "depth": self.scaled.model.depth,
             "num_inducing": self.scaled.model.num_inducing,
@@ -38,57 +45,53 @@ class Fitted(NamedTuple):
         }
 
 
-class Candidate(NamedTuple):
-    """A likelihood to try, as what its models are.
-
-    Attributes:
-        shallow: a single layer, with as many inducing points as such a model can afford.
-        deep: a deeper model, of two layers and up to three, with fewer of them.
-    """
-
-    shallow: ModelSpec
-    deep: ModelSpec
-
-
-def search_model(candidates: Sequence[Candidate], train: Callable[[ModelSpec], Fitted]) -> Fitted:
+def search_model(
+    make: Callable[..., ModelSpec],
+    train: Callable[[ModelSpec, Fitted | None], Fitted],
+    choices: Mapping[str, Sequence[Any]],
+    depth: int | str = "auto",
+) -> Fitted:
     """The best of a single layer and deeper models, tried while the bound rises.
 
-    First a single layer for each candidate: the likelihood with the highest bound is kept, and this
-    is the model that has to be surpassed. Then, with the fewer inducing points of deep models in
-    all of them, models of one layer, two and three, as long as one's bound is above that of the one
-    before by more than the standard error of the difference. A deeper model is kept if it does not
-    pay more than 0.02 per row for its fewer points, that is, if its bound is above the first one's
-    less 0.02.
+    First a single layer with the first option of every choice. Then the other options, choice by
+    choice in their order: a choice's option with the highest bound is kept for those that follow.
+    Then models of two layers and three, as long as one's bound is above the best one's by more
+    than the standard error of the difference.
 
     Args:
-        candidates: the first one has to be trainable; others, and deeper models, that are not are
-            left out with a warning.
-        train: makes and trains a model.
+        make: ``make(depth, **options)`` gives the specification of a model with so many layers.
+        train: makes and trains a model, close to a trained one if there is one.
+        choices: options by the names that ``make`` knows. The first ones have to be trainable;
+            others, and deeper models, that are not are left out with a warning.
+        depth: ``"auto"``, or a number of layers; these are then trained with the options that are
+            best for a single one.
 
     Returns:
         The best, with a list of all that were tried in its history.
 
     >>> import numpy as np
     >>> X = np.linspace(-1.0, 1.0, 20)[:, None]
-    >>> def train(spec):  # pretends that each layer adds 0.1, and the third does not
-    ...     bound = Bound(0.1 * min(spec.depth, 2), 0.01)
+    >>> def make(depth, kernel):
+    ...     return ModelSpec(num_features=1, num_inducing=10, depth=depth, kernel=kernel)
+    >>> def train(spec, near):  # pretends that each layer adds 0.1, and the third does not
+    ...     bound = Bound(0.1 * min(spec.depth, 2) + 0.1 * (spec.kernel == "matern32"), 0.01)
     ...     return Fitted(ScaledModel.build(spec, X, X), History(), bound)
-    >>> deep = ModelSpec(num_features=1, num_inducing=10)
-    >>> shallow = deep.replace(depth=1, num_inducing=20)
-    >>> best = search_model([Candidate(shallow, deep)], train)
-    >>> best.scaled.model.depth, [each["depth"] for each in best.history.tried]
-    (2, [1, 1, 2, 3])
+    >>> best = search_model(make, train, {"kernel": ["matern52", "matern32"]})
+    >>> best.scaled.model.spec.kernel, [each["depth"] for each in best.history.tried]
+    ('matern32', [1, 1, 2, 3])
     """
-    chosen = candidates[0]
-    first = train(chosen.shallow)
-    tried = [first]
+    chosen = {name: options[0] for name, options in choices.items()}
+    tried: list[Fitted] = []
 
-    def attempt(spec: ModelSpec) -> Fitted | None:
+    def interrupted() -> bool:
+        return bool(tried) and tried[-1].history.stopped_by == "interrupt"
+
+    def attempt(spec: ModelSpec, near: Fitted | None = None) -> Fitted | None:
         """A trained model, unless training was interrupted before or fails."""
-        if tried[-1].history.stopped_by == "interrupt":
+        if interrupted():
             return None
         try:
-            tried.append(train(spec))
+            tried.append(train(spec, near))
         except (TrainingError, CholeskyError) as error:
             layers = "one layer" if spec.depth == 1 else f"{spec.depth} layers"
             warnings.warn(
@@ -97,25 +100,76 @@ def search_model(candidates: Sequence[Candidate], train: Callable[[ModelSpec], F
             return None
         return tried[-1]
 
-    for candidate in candidates[1:]:
-        single = attempt(candidate.shallow)
-        if single is not None and _above(single.bound, first.bound):
-            first, chosen = single, candidate
-    best = rival = first
-    if chosen.deep.num_inducing < chosen.shallow.num_inducing:
-        rival = attempt(chosen.deep.replace(depth=1)) or first
-    for depth in range(2, DEEPEST + 1):
-        deeper = attempt(chosen.deep.replace(depth=depth))
-        if deeper is None or not _above(deeper.bound, rival.bound):
+    best = None
+    if depth in ("auto", 1) or any(len(options) > 1 for options in choices.values()):
+        best = train(make(1, **chosen), None)
+        tried.append(best)
+        for name, options in choices.items():
+            for option in options[1:]:
+                single = attempt(make(1, **{**chosen, name: option}), best)
+                if single is not None and _above(single, best):
+                    best, chosen = single, {**chosen, name: option}
+    if best is None or (isinstance(depth, int) and depth > 1 and not interrupted()):
+        best = train(make(depth, **chosen), None)
+        tried.append(best)
+    for layers in range(2, DEEPEST + 1) if depth == "auto" else ():
+        deeper = attempt(make(layers, **chosen))
+        if deeper is None or not _above(deeper, best):
             break
-        rival = deeper
-        if rival.bound.mean > first.bound.mean - _WORTH:
-            best = rival
+        best = deeper
     best.history.tried = [each.describe() for each in tried]
-    if tried[-1].history.stopped_by == "interrupt":
+    if interrupted():
         best.history.stopped_by = "interrupt"
     return best
 
 
-def _above(new: Bound, old: Bound) -> bool:
-    return new.mean - old.mean > math.hypot(new.standard_error, old.standard_error)
+@torch.no_grad()
+def start_near(model: DeepKernelProcess, near: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
+    """Let a model start with the kernels and the noise of another, as far as it has parameters of
+    the same names and shapes, if its bound on the rows ``X`` and ``y`` is higher there.
+
+    >>> import deepwishart as dw
+    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
+    >>> options = {"depth": 1, "output": "collapsed"}
+    >>> near, model = dw.build("dwp", X, X.sin(), **options), dw.build("dwp", X, X.sin(), **options)
+    >>> dw.training.train_deterministic(near, X, X.sin()).stopped_by
+    'converged'
+    >>> start_near(model, near, X, X.sin())
+    >>> bool(model.likelihood.noise == near.likelihood.noise)
+    True
+    """
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    known = {
+        name: value
+        for name, value in near.state_dict().items()
+        if name in own and {"kernel", "likelihood"} & set(name.split("."))
+        if value.shape == own[name].shape
+    }
+
+    def bound() -> float:
+        generator = torch.Generator(model.device).manual_seed(0)
+        try:
+            return float(elbo(model, X, y, num_data=len(X), generator=generator))
+        except NUMERICAL_ERRORS:
+            return -math.inf
+
+    before = bound() if known else math.inf
+    model.load_tensors({**own, **known})
+    if not bound() > before:
+        model.load_tensors(own)
+
+
+def _above(new: Fitted, old: Fitted) -> bool:
+    error = math.hypot(new.bound.standard_error, old.bound.standard_error)
+    return _evidence(new) - _evidence(old) > error
+
+
+def _evidence(fitted: Fitted) -> float:
+    r"""The bound; of the exact evidence of a single layer, less :math:`\tfrac12 \log(N)/N` for each
+    parameter of its kernel (Schwarz, 1978), so that one more does not win by fitting."""
+    model = fitted.scaled.model
+    if model.hidden or model.training_targets is None:
+        return fitted.bound.mean
+    rows = len(model.training_targets)
+    count = sum(each.numel() for each in model.output.priors[0].kernel.parameters())
+    return fitted.bound.mean - 0.5 * count * math.log(rows) / rows
