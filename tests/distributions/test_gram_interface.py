@@ -13,6 +13,7 @@ from deepwishart.distributions import (
     Wishart,
 )
 
+EYE = torch.eye(4, dtype=torch.float64)
 FAMILIES = ["wishart", "singular_wishart", "generalised", "mixed", "inverse_wishart"]
 
 
@@ -62,7 +63,7 @@ def test_shapes_roots_and_support(family, dimension, rank, batch, sample, seed):
     m = distribution.rank
     assert distribution.batch_shape == batch
     assert distribution.event_shape == (dimension, dimension)
-    assert distribution.mean.shape == distribution.variance.shape == (*batch, dimension, dimension)
+    assert distribution.mean.shape == (*batch, dimension, dimension)
     root = distribution.rsample_root(sample, generator=torch.Generator().manual_seed(seed))
     value = distribution.rsample(sample, generator=torch.Generator().manual_seed(seed))
     assert root.shape == (*sample, *batch, dimension, m)
@@ -93,13 +94,13 @@ def test_float32_stays_float32(family):
     value = single.rsample((20,), generator=generator)
     log_prob = single.log_prob(value)
     root = single.rsample_root((20,), generator=generator)
-    for result in (value, log_prob, root, single.log_prob_root(root), single.mean, single.variance):
+    for result in (value, log_prob, root, single.log_prob_root(root), single.mean):
         assert result.dtype == torch.float32
     loose = make(family, validate_args=False)
     torch.testing.assert_close(
         log_prob.double(), loose.log_prob(value.double()), rtol=1e-4, atol=1e-3
     )
-    torch.testing.assert_close(single.variance.double(), double.variance, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(single.mean.double(), double.mean, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -112,9 +113,8 @@ def test_expand(family):
     assert value.shape == (4, 3, 2, 4, 4)
     torch.testing.assert_close(expanded.log_prob(value), distribution.log_prob(value))
     torch.testing.assert_close(expanded.mean, distribution.mean.expand(3, 2, 4, 4))
-    torch.testing.assert_close(expanded.variance, distribution.variance.expand(3, 2, 4, 4))
     assert expanded.covariance_matrix.shape == (3, 2, 4, 4)
-    with pytest.raises(ValueError, match="not symmetric"):
+    with pytest.raises(ValueError, match="to be within the support"):
         expanded.log_prob(value.triu())
 
 
@@ -150,86 +150,48 @@ def test_sample_has_no_gradient_and_rsample_has(family):
     assert distribution.rsample().requires_grad and not distribution.sample().requires_grad
 
 
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        ({}, "exactly one of covariance_matrix and scale_tril"),
+        (dict.fromkeys(("covariance_matrix", "scale_tril"), EYE), "exactly one of"),
+        ({"covariance_matrix": EYE[:, :3]}, r"shape \(4, 3\)"),
+        ({"covariance_matrix": EYE[0]}, r"shape \(4,\)"),
+        ({"covariance_matrix": EYE[0, 0]}, r"shape \(\)"),
+        ({"covariance_matrix": EYE + EYE.roll(1, 0)}, "covariance_matrix .* PositiveDefinite"),
+        ({"covariance_matrix": EYE - 0.5}, "covariance_matrix .* PositiveDefinite"),
+        ({"covariance_matrix": EYE * torch.nan}, "covariance_matrix .* PositiveDefinite"),
+        ({"scale_tril": EYE[:, :3]}, r"shape \(4, 3\)"),
+        ({"scale_tril": EYE + 0.1}, "scale_tril .* LowerCholesky"),
+        ({"scale_tril": -EYE}, "scale_tril .* LowerCholesky"),
+    ],
+)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_bad_scales_are_refused(family):
-    identity = torch.eye(4, dtype=torch.float64)
-
-    def scale(**options):
-        return make(family, **{"covariance_matrix": None, **options})
-
-    with pytest.raises(ValueError, match="exactly one of covariance_matrix and scale_tril"):
-        scale()
-    with pytest.raises(ValueError, match="exactly one of covariance_matrix and scale_tril"):
-        scale(covariance_matrix=identity, scale_tril=identity)
-    with pytest.raises(ValueError, match=r"shape is \(4, 3\)|has to be \(\.\.\., P, P\)"):
-        scale(covariance_matrix=identity[:, :3])
-    with pytest.raises(ValueError, match=r"shape \(4,\); it has to be \(\.\.\., P, P\)"):
-        scale(covariance_matrix=identity[0])
-    with pytest.raises(ValueError, match=r"shape \(\); it has to be \(\.\.\., P, P\)"):
-        scale(covariance_matrix=identity[0, 0])
-    with pytest.raises(ValueError, match=r"covariance_matrix .* not symmetric"):
-        scale(covariance_matrix=identity + identity.roll(1, 0))
-    with pytest.raises(ValueError, match=r"covariance_matrix .* not positive definite"):
-        scale(covariance_matrix=identity - 0.5)
-    with pytest.raises(ValueError, match=r"covariance_matrix .* NaN"):
-        scale(covariance_matrix=identity * torch.nan)
-    with pytest.raises(ValueError, match=r"scale_tril .* has to be square"):
-        scale(scale_tril=identity[:, :3])
-    with pytest.raises(ValueError, match=r"scale_tril .* not lower triangular"):
-        scale(scale_tril=identity + 0.1)
-    with pytest.raises(ValueError, match=r"scale_tril .* diagonal that is not positive"):
-        scale(scale_tril=-identity)
+def test_bad_scales_are_refused(family, scale, message):
+    with pytest.raises(ValueError, match=message):
+        make(family, **{"covariance_matrix": None, **scale})
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_values_outside_the_support_are_refused(family):
     distribution = make(family)
     good = distribution.sample(generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match=r"shape is \(3, 3\)"):
-        distribution.log_prob(good[:3, :3])
-    with pytest.raises(ValueError, match="not symmetric"):
-        distribution.log_prob(good + torch.ones(4, dtype=torch.float64).diag(0).roll(1, 0))
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        distribution.log_prob(good / 0.0)
-    with pytest.raises(ValueError, match=r"not positive definite \(a rank below"):
-        distribution.log_prob(torch.ones(4, 4, dtype=torch.float64))
-    with pytest.raises(ValueError, match="not positive definite"):
-        distribution.log_prob(-good)
-    with pytest.raises(ValueError, match="does not broadcast with the batch shape"):
-        distribution.expand((3,)).log_prob(good.expand(2, 4, 4))
+    bad = [good + EYE.roll(1, 0), good / 0.0, torch.ones_like(good), -good]
     if distribution.rank < 4:
-        with pytest.raises(ValueError, match="its rank is above 2"):
-            distribution.log_prob(good + 1e-3 * torch.eye(4, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bad_roots_are_refused(family):
-    distribution = make(family)
+        bad.append(good + 1e-3 * EYE)
+    for value in bad:
+        with pytest.raises(ValueError, match="to be within the support"):
+            distribution.log_prob(value)
+    with pytest.raises(ValueError, match="size of value must match event_shape"):
+        distribution.log_prob(good[:3, :3])
+    with pytest.raises(ValueError, match="not broadcastable with batch_shape"):
+        distribution.expand((3,)).log_prob(good.expand(2, 4, 4))
     root = distribution.rsample_root(generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="last two dimensions have to be"):
-        distribution.log_prob_root(root[:3])
-    with pytest.raises(ValueError, match="not zero above its diagonal"):
-        distribution.log_prob_root(root + 1.0)
-    with pytest.raises(ValueError, match="diagonal that is not positive"):
-        distribution.log_prob_root(-root)
-
-
-def test_validation_can_be_switched_off(monkeypatch):
-    identity = torch.eye(4, dtype=torch.float64)
-    unchecked = make("wishart", validate_args=False)
-    assert unchecked.log_prob(identity.tril()).isfinite()
-    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", False)
-    asymmetric = identity + 0.1 * identity.roll(1, 0)
-    assert make("wishart").log_prob(asymmetric).isfinite()
-    with pytest.raises(ValueError, match="not symmetric"):
-        make("wishart", validate_args=True).log_prob(asymmetric)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_repr_names_what_matters(family):
-    distribution = make(family, batch=(2,))
-    expected = f"(dimension=4, rank={distribution.rank}, batch_shape=(2,))"
-    assert repr(distribution) == type(distribution).__name__ + expected
+    for value in (root[:3], root + 1.0, -root):
+        with pytest.raises(ValueError, match=f"4 rows and {distribution.rank} columns"):
+            distribution.log_prob_root(value)
+    unchecked = make(family, validate_args=False)
+    assert unchecked.log_prob(good + 1e-3 * EYE.roll(1, 0)).isfinite()
 
 
 def test_constraint_judges_each_matrix_of_a_batch():
@@ -243,9 +205,8 @@ def test_constraint_judges_each_matrix_of_a_batch():
     )
     constraint = PositiveSemidefinite(3, rank=1)
     assert constraint.check(batch).tolist() == [True, False, False, False, False, False]
-    assert PositiveSemidefinite(3).check(batch).tolist() == [False, True] + 4 * [False]
-    assert not constraint.check(torch.ones(2, 2)).item()
-    assert constraint.event_dim == 2 and "rank=1" in repr(constraint)
+    assert PositiveSemidefinite(3, 3).check(batch).tolist() == [False, True] + 4 * [False]
+    assert "rank=1" in repr(constraint)
     assert GramDistribution.support.event_dim == 2
 
 

@@ -110,25 +110,13 @@ def sample_factor(
     batch_shape: torch.Size,
     num_rows: int,
     concentration: Tensor,
-    rate: float | Tensor = 0.5,
-    loc: Tensor | None = None,
-    scale: Tensor | None = None,
-    *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Draw :math:`A` with :math:`A_{jj} = \sqrt{\gamma_j/\beta_j}`,
-    :math:`A_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`.
-
-    Differentiable in all parameters: the gamma variables :math:`\gamma_j` carry PyTorch's
-    implicit reparameterisation gradient in :math:`\alpha_j`.
-
-    Of ``concentration`` :math:`\alpha` and ``rate`` :math:`\beta`, ``(..., m)``, and ``loc``
-    :math:`\mu` and ``scale`` :math:`\sigma`, ``(..., P, m)``; without the latter, 0 and 1.
-    """
+    r"""Draw a Wishart's :math:`A` with :math:`A_{jj}^2 \sim \text{Gamma}(\alpha_j, \tfrac12)` and
+    standard normal :math:`A_{i>j}`, ``(*batch_shape, P, m)``, differentiable in :math:`\alpha`,
+    ``(..., m)``."""
     gamma, noise = factor_noise(batch_shape, num_rows, concentration, generator)
-    if loc is None or scale is None:
-        return bartlett_factor(gamma, rate, 0.0, 1.0, noise)
-    return bartlett_factor(gamma, rate, loc, scale, noise)
+    return bartlett_factor(gamma, 0.5, 0.0, 1.0, noise)
 
 
 def root_of(matrix: Tensor, rank: int) -> Tensor:

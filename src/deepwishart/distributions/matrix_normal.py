@@ -11,7 +11,7 @@ from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart.distributions.bartlett import standard_normal
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, SeededDistribution, check_scale_tril
+from deepwishart.distributions.gram import Constraints, SeededDistribution
 from deepwishart.numerics import linalg
 
 
@@ -37,13 +37,12 @@ class MatrixNormal(SeededDistribution):
     (torch.Size([3, 4, 2]), torch.Size([3]))
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    parameters: ClassVar[Constraints] = {
         "loc": constraints.independent(constraints.real, 2),
         "row_scale_tril": constraints.lower_cholesky,
         "column_scale_tril": constraints.lower_cholesky,
     }
     support = constraints.independent(constraints.real, 2)
-    _event_dims: ClassVar[dict[str, int]] = dict.fromkeys(arg_constraints, 2)
 
     def __init__(
         self,
@@ -54,7 +53,9 @@ class MatrixNormal(SeededDistribution):
     ) -> None:
         self.loc = loc
         self.row_scale_tril, self.column_scale_tril = row_scale_tril, column_scale_tril
-        super().__init__(loc.shape[-2:], validate_args)
+        P, D = (1, 1, *loc.shape)[-2:]
+        self._require_shapes(loc=(P, D), row_scale_tril=(P, P), column_scale_tril=(D, D))
+        super().__init__((P, D), validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -70,7 +71,7 @@ class MatrixNormal(SeededDistribution):
         return variance.expand(*self.batch_shape, *self.event_shape)
 
     def rsample(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`M + L E R^\top`, ``(*sample_shape, *batch_shape, P, D)``, differentiably."""
         noise = standard_normal(
@@ -93,37 +94,3 @@ class MatrixNormal(SeededDistribution):
             log_volume = log_volume + 0.5 * num_rows * linalg.log_det(self.column_scale_tril)
         constant = 0.5 * num_rows * num_columns * math.log(2.0 * math.pi)
         return -0.5 * whitened.square().sum((-2, -1)) - log_volume - constant
-
-    def __repr__(self) -> str:
-        return (
-            f"MatrixNormal(event_shape={tuple(self.event_shape)}, "
-            f"batch_shape={tuple(self.batch_shape)})"
-        )
-
-    def _validate_sample(self, value: Tensor) -> None:
-        if value.shape[-2:] != self.event_shape:
-            raise ValueError(
-                f"The value given to log_prob of {self!r} has shape {tuple(value.shape)}; its last "
-                f"two dimensions have to be {tuple(self.event_shape)}."
-            )
-        if not bool(value.detach().isfinite().all()):
-            raise ValueError(f"The value given to log_prob of {self!r} holds NaN or infinity.")
-
-    def _check_arguments(self) -> None:
-        loc = self.loc
-        if loc.ndim < 2:
-            raise ValueError(f"loc of MatrixNormal has shape {tuple(loc.shape)}; give (..., P, D).")
-        if not bool(loc.detach().isfinite().all()):
-            raise ValueError("loc of MatrixNormal holds NaN or infinite values.")
-        for name, size, side in (
-            ("row_scale_tril", loc.shape[-2], "rows"),
-            ("column_scale_tril", loc.shape[-1], "columns"),
-        ):
-            scale_tril = getattr(self, name)
-            if scale_tril is None:
-                continue
-            check_scale_tril(scale_tril, name, "MatrixNormal")
-            if (own := scale_tril.shape[-1]) != size:
-                raise ValueError(
-                    f"{name} of MatrixNormal is {own} x {own}, but loc has {size} {side}."
-                )
