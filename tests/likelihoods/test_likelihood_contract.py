@@ -109,14 +109,14 @@ def test_extreme_latents(kind: type[Likelihood], dtype: torch.dtype, size: float
 
 
 def test_columns_may_differ_in_noise() -> None:
-    likelihood = Gaussian(2, dtype=torch.float64)
+    likelihood = Gaussian(2)
     with torch.no_grad():
         likelihood.log_noise.copy_(torch.tensor([-3.0, 0.5]))
     check_likelihood(likelihood)
 
 
 def test_the_check_leaves_the_likelihood_and_the_global_generator_alone() -> None:
-    likelihood = Gaussian(2, dtype=torch.float32)
+    likelihood = Gaussian(2).float()
     state = torch.random.get_rng_state()
     check_likelihood(likelihood, dtype=torch.float64)
     assert likelihood.log_noise.dtype == torch.float32

@@ -14,7 +14,7 @@ from torch.distributions import Categorical as TorchCategorical
 from torch.nn.functional import logsigmoid
 
 from deepwishart._support.choices import check_choice
-from deepwishart.likelihoods.base import Likelihood, Mixture
+from deepwishart.likelihoods.base import Likelihood, Mixture, deviation
 from deepwishart.numerics import linalg
 
 __all__ = ["Bernoulli", "Categorical", "ClassLikelihood"]
@@ -55,15 +55,14 @@ class ClassLikelihood(Likelihood):
         num_latents: int,
         *,
         class_weights: Sequence[float] | Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__(num_outputs, num_latents)
         if num_classes < 2:
             raise ValueError(f"There must be at least 2 classes, got {num_classes}.")
         self.num_classes = num_classes
-        self.offset = nn.Parameter(torch.zeros(num_latents, dtype=dtype))
+        self.offset = nn.Parameter(torch.zeros(num_latents, dtype=torch.float64))
         weights = torch.ones(num_classes) if class_weights is None else class_weights
-        weights = torch.as_tensor(weights, dtype=dtype)
+        weights = torch.as_tensor(weights, dtype=torch.float64)
         if weights.shape != (num_classes,) or not bool(((weights >= 0) & weights.isfinite()).all()):
             raise ValueError(
                 f"class_weights must be {num_classes} finite numbers of 0 or more, got "
@@ -197,13 +196,8 @@ class Categorical(ClassLikelihood):
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         mean = mean + self.offset
         chosen = mean.gather(-1, y.long().expand(*mean.shape[:-1], 1)).squeeze(-1)
-        expected = chosen - self._at_nodes(mean, variance).logsumexp(-1).mean(0)
+        expected = chosen - self._nodes(mean, variance)[0].logsumexp(-1).mean(0)
         return self.weights(y).squeeze(-1) * expected
-
-    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        nodes = self._at_nodes(mean, variance)
-        equal = -mean.new_tensor(len(nodes)).log()
-        return Mixture(self.distribution(nodes), equal.expand(len(nodes)))
 
     def initial_latents(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.squeeze(-1).long(), self.num_classes).to(y.dtype)
@@ -211,11 +205,11 @@ class Categorical(ClassLikelihood):
     def offset_for(self, shares: Tensor) -> Tensor:
         return shares[:, 0].log() - shares[:, 0].log().mean()
 
-    def _at_nodes(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Latents at the nodes, ``(K, ..., N, C)``."""
+    def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents at the nodes, ``(K, ..., N, C)``, and their log weights, which are equal."""
         x = self.nodes.reshape(-1, *(1 for _ in mean.shape[:-1]), self.num_classes)
-        # The root of a variance that is exactly zero has no gradient.
-        return mean + variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt() * x
+        equal = -mean.new_tensor(len(x)).log()
+        return mean + deviation(variance) * x, equal.expand(len(x))
 
 
 def cubature_nodes(dimension: int, least: int) -> Tensor:
