@@ -124,7 +124,7 @@ def build(
     if isinstance(process, str):
         check_choice("process", process, PROCESSES)
     if layers and width is None:
-        width = [int(getattr(layer, "width", X.shape[1])) for layer in layers]
+        width = [layer.width for layer in layers]
     likelihood = _check_likelihood(likelihood, y.shape[1], noise)
     spec = ModelSpec(
         num_features=X.shape[1],
@@ -204,7 +204,7 @@ def _start_layers(
     first, rows = model.scale_inputs(points), model.scale_inputs(X)
     inducing: Inducing = first
     for layer in model.hidden:
-        width = int(getattr(layer, "width", model.num_features))
+        width = layer.width
         noise = _PRIOR_NOISE if start == "prior" else start_noise(len(X), len(points) * width)
         if start == "prior":
             features = torch.randn(len(first), width, generator=generator, dtype=first.dtype)

@@ -353,7 +353,7 @@ def test_the_unbroken_relative_of_the_broken_output_layers_passes() -> None:
         ),
         (output(term=lambda term: term.unsqueeze(-1)), r"data_term has shape \(1,\)"),
         (output(function=_other_moments), "variances are not the diagonal"),
-        (_needs_rows(), "needs_rows is true, but it predicts without any"),
+        (_needs_rows(), "needs_rows is True, but its predictor says False"),
         (
             broken(GPOutputLayer, sample=_draws_another)(kernel(), TARGETS),
             "data_term with integrate=True and False differ in mean",

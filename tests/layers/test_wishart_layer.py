@@ -21,6 +21,9 @@ def layer_and_inputs(width: int, num_inducing: int = 5, **options):
     return layer, inputs
 
 
+BARTLETT = ("log_concentration", "log_rate", "mean", "log_deviation")
+
+
 def set_to_prior(layer: WishartLayer) -> None:
     rank = layer.mean.shape[1]
     with torch.no_grad():
@@ -48,18 +51,6 @@ def test_the_ratio_is_that_of_the_two_densities(width, shared):
     prior = dw.distributions.Wishart(width, kernel * layer.variance).log_prob_root(root)
     posterior = layer.posterior(kernel * layer.variance).log_prob_root(root)
     torch.testing.assert_close(sample.log_ratio, prior - posterior, rtol=1e-8, atol=1e-8)
-
-
-def test_the_prior_at_the_inducing_points_is_the_layer_s_prior():
-    layer, inputs = layer_and_inputs(3)
-    kernel = layer.kernel.square(inputs)
-    jittered = layer.covariance.inducing(inputs, layer.jitter)
-    torch.testing.assert_close(
-        layer.inducing_prior(jittered).covariance_matrix, layer.prior(kernel).covariance_matrix
-    )
-
-
-BARTLETT = ["log_concentration", "log_rate", "mean", "log_deviation"]
 
 
 @pytest.mark.parametrize("width", [1, 3, 5, 8])
@@ -127,7 +118,7 @@ def test_the_start_is_the_posterior_given_features_observed_with_noise(width):
     start = layer.start_from(inputs, features)
 
     tau2 = 0.03 / width
-    covariance = layer.covariance.inducing(inputs, layer.jitter).detach()
+    covariance = layer.covariance(inputs).detach()
     lower = torch.linalg.cholesky(covariance)
     # The lower trapezoidal root of F F^T with a positive diagonal is unique.
     gram_root = torch.linalg.qr(features.mT, mode="complete").R.mT[:, :rank]

@@ -83,7 +83,7 @@ def start_from_shallow(
         model.likelihood.load_state_dict(single.likelihood.state_dict())
         first.log_lengthscale.copy_((own.lengthscale * norm).log())
         layer = model.hidden[0]
-        width = int(getattr(layer, "width", model.num_features))
+        width = layer.width
         noise = start_noise(len(X), len(features) * width)
         layer.start_from(model.first_inducing(), _columns(features / norm, width), noise)
         last.log_lengthscale.copy_(-norm.log())
