@@ -35,6 +35,7 @@ __all__ = [
 class LayerSample(ABC):
     """Posterior samples of a layer at the inducing points.
 
+    >>> import torch
     >>> from deepwishart.kernels import SquaredExponential
     >>> from deepwishart.layers import GlobalInducingLayer
     >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
@@ -126,6 +127,7 @@ class Layer(KernelPart, ABC):
         name: what error messages call the layer.
         jitter: relative jitter on kernel matrices.
 
+    >>> import torch
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
     >>> model = dw.build("dwp", X, X.sin(), depth=3, width=2, num_inducing=5)

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Bernoulli as TorchBernoulli
 from torch.distributions import Categorical as TorchCategorical
-from torch.nn.functional import logsigmoid
 
-from deepwishart._support.choices import check_choice
 from deepwishart.likelihoods.base import Likelihood, Mixture, deviation
 from deepwishart.numerics import linalg
 
@@ -87,18 +85,17 @@ class ClassLikelihood(Likelihood):
 
 
 class Bernoulli(ClassLikelihood):
-    r""":math:`p(y = 1 \mid f) = \Phi(f + b)` (probit) or :math:`1 / (1 + e^{-f - b})` (logit), for
-    targets 0 and 1.
+    r""":math:`p(y = 1 \mid f) = \Phi(f + b)` for targets 0 and 1, with the normal distribution
+    function :math:`\Phi` (the probit link).
 
-    Expectations of :math:`\log p` are by quadrature. Under the probit link the prediction has a
-    closed form, :math:`\int \Phi(f + b)\, \mathcal N(f; m, v)\, df = \Phi((m + b) / \sqrt{1 + v})`.
+    Expectations of :math:`\log p` are by quadrature. The prediction has a closed form,
+    :math:`\int \Phi(f + b)\, \mathcal N(f; m, v)\, df = \Phi((m + b) / \sqrt{1 + v})`.
 
     Args:
         num_outputs: number of target columns.
-        link: ``"probit"`` or ``"logit"``.
         **options: those of :class:`~deepwishart.likelihoods.ClassLikelihood`.
 
-    >>> likelihood = Bernoulli(link="probit")
+    >>> likelihood = Bernoulli()
     >>> law, _ = likelihood.predictive(mean=torch.ones(3, 1), variance=torch.zeros(3, 1))
     >>> round(law.probs[0, 0].item(), 4)
     0.8413
@@ -106,10 +103,8 @@ class Bernoulli(ClassLikelihood):
 
     num_nodes = 20  # exact to 1e-5 where the latent's variance is 4
 
-    def __init__(self, num_outputs: int = 1, link: str = "probit", **options: Any) -> None:
-        check_choice("link", link, _LINKS)
+    def __init__(self, num_outputs: int = 1, **options: Any) -> None:
         super().__init__(2, num_outputs, num_outputs, **options)
-        self.link = link
 
     def distribution(self, latents: Tensor) -> TorchBernoulli:
         return self._law(latents + self.offset)
@@ -117,13 +112,11 @@ class Bernoulli(ClassLikelihood):
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """By quadrature, with one evaluation of the link for each node, summed over columns."""
         latents, log_weights = self._nodes(mean + self.offset, variance)
-        terms = _LINKS[self.link]((2.0 * y - 1.0) * latents)
+        terms = log_ndtr((2.0 * y - 1.0) * latents)
         expected = torch.tensordot(log_weights.exp(), terms, dims=1)
         return (self.weights(y) * expected).sum(-1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        if self.link == "logit":
-            return super().predictive(mean, variance)
         average = (mean + self.offset) * (1.0 + variance).rsqrt()
         return Mixture(self._law(average.unsqueeze(0)), mean.new_zeros(1))
 
@@ -131,12 +124,10 @@ class Bernoulli(ClassLikelihood):
         return 2.0 * y - 1.0
 
     def offset_for(self, shares: Tensor) -> Tensor:
-        return torch.logit(shares[1]) if self.link == "logit" else torch.special.ndtri(shares[1])
+        return torch.special.ndtri(shares[1])
 
     def _law(self, latents: Tensor) -> TorchBernoulli:
-        log_link = _LINKS[self.link]
-        logits = latents if self.link == "logit" else log_link(latents) - log_link(-latents)
-        return TorchBernoulli(logits=logits, validate_args=False)
+        return TorchBernoulli(logits=log_ndtr(latents) - log_ndtr(-latents), validate_args=False)
 
 
 def log_ndtr(x: Tensor) -> Tensor:
@@ -153,9 +144,6 @@ def log_ndtr(x: Tensor) -> Tensor:
     low, high = x.clamp_max(-1.0), x.clamp_min(-1.0)
     tail = torch.log(0.5 * torch.special.erfcx(-math.sqrt(0.5) * low)) - 0.5 * low.square()
     return torch.where(x < -1.0, tail, torch.log1p(-0.5 * torch.erfc(math.sqrt(0.5) * high)))
-
-
-_LINKS = {"probit": log_ndtr, "logit": logsigmoid}
 
 
 class Categorical(ClassLikelihood):
