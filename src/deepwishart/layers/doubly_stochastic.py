@@ -96,13 +96,6 @@ class WhitenedInducing(nn.Module):
         return self.root_lower.tril(-1) + torch.diag_embed(self.log_root_diagonal.exp())
 
     @torch.no_grad()
-    def set(self, mean: Tensor, root: Tensor) -> None:
-        r"""Set :math:`m` ``(P, width)`` and the lower-triangular :math:`R` ``(width, P, P)``."""
-        self.mean.copy_(mean)
-        self.root_lower.copy_(root)
-        self.log_root_diagonal.copy_(root.diagonal(dim1=-2, dim2=-1).log())
-
-    @torch.no_grad()
     def start_from(
         self, layer: KernelPart, inputs: Tensor, features: Tensor, ridge: float, root: float
     ) -> None:

@@ -40,6 +40,10 @@ class BartlettLayer(Layer):
             dependence on them would add.
         dtype: of the parameters.
         **options: ``name`` and ``jitter`` of :class:`~deepwishart.layers.Layer`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> WishartLayer(SquaredExponential(), 3, num_inducing=5).prior(torch.eye(4)).rank
+    3
     """
 
     def __init__(
