@@ -6,7 +6,6 @@ dense, is in :mod:`deepwishart.numerics.wishart`.
 
 from __future__ import annotations
 
-import math
 import threading
 
 import torch
@@ -23,14 +22,13 @@ def rank_of(df: float | Tensor, dimension: int) -> int:
     r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer; one for all
     entries of a tensor."""
     if isinstance(df, Tensor):
-        entries = set(df.flatten().tolist())
-        df = min(entries, default=math.inf)
-        if df <= dimension - 1 and len(entries) > 1:
+        ranks = {rank_of(each, dimension) for each in df.flatten().tolist()} or {dimension}
+        if len(ranks) > 1:
             raise ValueError(
-                f"df has entries at or below P - 1 = {dimension - 1} that are not all equal, so "
-                "the samples of this batch would not have one common rank. Give one integer df, "
-                f"or values that are all above {dimension - 1}."
+                "The samples of this batch would not have one common rank. Give one integer df, or "
+                f"values that are all above P - 1 = {dimension - 1}."
             )
+        return ranks.pop()
     if df > dimension - 1:
         return dimension
     if df >= 1 and df == int(df):

@@ -117,7 +117,7 @@ class CollapsedOutputLayer(KernelOutputLayer):
         return CollapsedSample(self, inducing, covariance, inverse, covariance.new_zeros(()))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class CollapsedSample(OutputSample):
     r"""The kernel matrix :math:`K_{ii}` of the sampled inducing points, with :math:`L^{-1}`."""
 

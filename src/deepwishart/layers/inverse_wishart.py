@@ -20,7 +20,7 @@ from deepwishart.random import Randomness, RowRandomness
 __all__ = ["InverseWishartLayer"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class InverseWishartSample(LayerSample):
     r"""Prior factor of :math:`K_{ii} = L L^\top`, and the root :math:`T` with
     :math:`G_{ii} = T T^\top`."""
