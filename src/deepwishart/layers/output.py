@@ -181,21 +181,18 @@ class InducingOutputSample(OutputSample):
         self.log_ratio = function.log_ratio
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
-        return (self.expected_log_prob(rows, targets, likelihood).sum(-1),)
-
-    def expected_log_prob(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Tensor:
-        r""":math:`\mathbb E_{\mathcal N(f_t; m_t, v_t)} \log p(y_t \mid f_t)`, ``(..., N)``, or the
-        tight bound's."""
+        r""":math:`\sum_t \mathbb E_{\mathcal N(f_t; m_t, v_t)} \log p(y_t \mid f_t)`, or the tight
+        bound's."""
         mean, variance = self.function.moments(rows)
         plain = likelihood.expected_log_prob(targets, mean, variance)
         weight = likelihood.curvature(targets, mean, variance) if self.tight else None
         if weight is None:
-            return plain
+            return (plain.sum(-1),)
         free = torch.minimum(self.function.unexplained(rows), variance)
         shrink = 1.0 / (1.0 + weight * free)
         tight = likelihood.expected_log_prob(targets, mean, variance - (1.0 - shrink) * free)
         cost = 0.5 * (shrink - 1.0 - shrink.log()).sum(-1)
-        return torch.maximum(plain, tight - cost)
+        return (torch.maximum(plain, tight - cost).sum(-1),)
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         return summary[0]

@@ -123,9 +123,9 @@ class Likelihood(nn.Module, ABC):
     def start_from(self, y: Tensor) -> None:
         """Set parameters to what suits targets, before training; nothing unless overridden."""
 
-    def summary(self) -> dict[str, float]:
-        """Numbers worth recording during training, by name."""
-        return {}
+    def noise_level(self) -> float:
+        """The noise's typical standard deviation, for the record of training; 0 without noise."""
+        return 0.0
 
     def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Latents at the quadrature nodes, ``(Q, ..., N, D)``, and log weights ``(Q,)``."""

@@ -271,6 +271,3 @@ class NegativeBinomial(CountLikelihood):
 
     def dispersion_given(self, latents: Tensor) -> Tensor:
         return self.dispersion.to(latents)
-
-    def summary(self) -> dict[str, float]:
-        return {"dispersion": float(self.dispersion.detach().mean())}

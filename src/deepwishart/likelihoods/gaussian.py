@@ -58,5 +58,5 @@ class Gaussian(Likelihood):
         one = Normal(mean.unsqueeze(0), deviation.unsqueeze(0), validate_args=False)
         return Mixture(one, mean.new_zeros(1))
 
-    def summary(self) -> dict[str, float]:
-        return {"noise": float(self.noise.detach().sqrt().mean())}
+    def noise_level(self) -> float:
+        return float(self.noise.detach().sqrt().mean())

@@ -79,8 +79,8 @@ class HeteroscedasticGaussian(Likelihood):
         """The targets, and a constant noise."""
         return torch.cat([y, torch.zeros_like(y)], dim=-1)
 
-    def summary(self) -> dict[str, float]:
-        return {"noise": float((0.5 * self.log_noise.detach()).exp().mean())}
+    def noise_level(self) -> float:
+        return float((0.5 * self.log_noise.detach()).exp().mean())
 
     def _expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Expectations of one over the noise's variance, of the squared error over it, and of its
@@ -172,6 +172,5 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         log_noise = log_noise - log_w.reshape(-1, 1, *(1 for _ in g.shape))
         return log_noise.flatten(0, 1), (log_mass[:, None] + log_weights).flatten()
 
-    def summary(self) -> dict[str, float]:
-        spread = (self.degrees / (self.degrees - 2.0)).sqrt()
-        return {"noise": float(super().summary()["noise"] * spread)}
+    def noise_level(self) -> float:
+        return super().noise_level() * float((self.degrees / (self.degrees - 2.0)).sqrt())

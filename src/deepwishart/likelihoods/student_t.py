@@ -79,10 +79,9 @@ class StudentT(Likelihood):
             Normal(centre, deviation.expand_as(centre), validate_args=False), log_weights
         )
 
-    def summary(self) -> dict[str, float]:
+    def noise_level(self) -> float:
         degrees, scale = self.degrees.detach(), self.scale.detach()
-        noise = scale * (degrees / (degrees - 2.0)).sqrt()
-        return {"noise": float(noise.mean())}
+        return float((scale * (degrees / (degrees - 2.0)).sqrt()).mean())
 
 
 def check_degrees(degrees: float) -> float:

@@ -163,7 +163,7 @@ class TrainingState:
 
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
         """Add the step just finished to the history; now and then it counts as good."""
-        noise = self.model.likelihood.summary().get("noise", 0.0)
+        noise = self.model.likelihood.noise_level()
         row = (elbo, kl_weight, learning_rate, noise, self.clock())
         self.history.append(self.history.next_step, *row)
         if self.step % SNAPSHOT_EVERY == 0:
