@@ -67,7 +67,7 @@ class SeededDistribution(Distribution):
         return new
 
     def _tensors(self) -> Iterator[tuple[str, Tensor, int]]:
-        """Those parameters, with their names and numbers of event dimensions."""
+        """The parameters that are tensors, with names and numbers of event dimensions."""
         for name, constraint in self.parameters.items():
             if isinstance(value := vars(self).get(name), Tensor):
                 yield name, value, constraint.event_dim

@@ -90,10 +90,10 @@ class _OutputCheck(SamplingRequirements):
     def shapes(self) -> None:
         for sample in self.both_samples(OutputSample):
             term = self.data_term(sample, self.rows, self.targets)
-            self.require_shape("data_term", term, (), (SAMPLES,))
+            self.require_value("data_term", term, (), (SAMPLES,))
             drawn = self.predictor(sample, self.rows).rows(self.rows, self.row_random(), joint=True)
             wanted = (SAMPLES, ROWS, self.subject.width)
-            self.require_shape("a joint sample of the predictor's rows", drawn, wanted)
+            self.require_value("a joint sample of the predictor's rows", drawn, wanted)
 
     def parts_of_the_rows(self) -> None:
         sample = self.sample()

@@ -45,12 +45,11 @@ class Requirements:
     def require_equal(self, actual: Tensor, expected: Tensor, violation: str) -> None:
         self.require(torch.equal(actual, expected), violation)
 
-    def require_shape(self, name: str, value: Tensor, *allowed: tuple[int, ...]) -> None:
-        found, wanted = tuple(value.shape), " or ".join(map(str, allowed))
-        self.require(found in allowed, f"{name} has shape {found} instead of {wanted}")
-
-    def require_value(self, name: str, value: Tensor) -> None:
-        """Require the dtype of the check, and finite numbers."""
+    def require_value(self, name: str, value: Tensor, *shapes: tuple[int, ...]) -> None:
+        """Require the dtype of the check, finite numbers, and one of the ``shapes`` if given."""
+        found, wanted = tuple(value.shape), " or ".join(map(str, shapes))
+        fits = not shapes or found in shapes
+        self.require(fits, f"{name} has shape {found} instead of {wanted}")
         self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
         self.require(value.isfinite().all(), f"{name} is not finite at generic points")
 
@@ -144,7 +143,7 @@ class SamplingRequirements(Requirements, ABC):
         samples = [self.sample(integrate=integrate) for integrate in (True, False)]
         for sample in samples:
             self.require(isinstance(sample, kind), f"sample returns a {type(sample).__name__}")
-            self.require_shape("log p - log q", sample.log_ratio, (), (SAMPLES,))
+            self.require_value("log p - log q", sample.log_ratio, (), (SAMPLES,))
         return samples
 
     def random(self, num_samples: int = SAMPLES) -> Randomness:
