@@ -94,8 +94,7 @@ class _LayerCheck(SamplingRequirements):
                     self.require_close(piece, expected, violation)
 
     def start(self) -> None:
-        drawn = self.sample().rows(self.rows, self.row_random())
-        width = drawn.shape[-1] if isinstance(drawn, Tensor) else self.inducing.shape[1]
+        width = self.subject.width
         features = self.normal(len(self.inducing), width) / width**0.5
         other = _LayerCheck(self.subject, self.inducing, self.dtype, self.seed)
         values = _values(other.subject.start_from(self.inducing, features))
