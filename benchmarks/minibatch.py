@@ -137,13 +137,13 @@ def pseudo_observe(model: DeepKernelProcess, X: Tensor, y: Tensor) -> None:
     sample = model.sample(random)
     noise, layer = model.likelihood.noise.mean(), model.output
     inducing = sample.layers[-1].inducing
-    kernel = layer.covariance.inducing(inducing, 1e-8)
+    kernel = layer.covariance(inducing, 1e-8)
     precision, products = torch.zeros_like(kernel), 0.0
     rows_random = RowRandomness(BEGIN_SAMPLES, seed=0, dtype=model.dtype)
     for begin in range(0, len(X), 1000):
         part = slice(begin, begin + 1000)
         rows = sample.last_rows(X[part], rows_random)
-        cross = formed(layer.covariance.rows(inducing, rows)[0])
+        cross = formed(layer.row_covariance(inducing, rows)[0])
         precision = precision + cross @ cross.mT
         products = products + cross @ y[part]
     inner = torch.linalg.solve(kernel, products).mean(0) / noise

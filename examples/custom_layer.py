@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 import deepwishart as dw
 from deepwishart.kernels import Kernel, SquaredExponential
-from deepwishart.layers import Conditional, ConditionalSample, GaussianLayer, Inducing
+from deepwishart.layers import Conditional, ConditionalSample, Inducing, Layer
 from deepwishart.numerics import linalg
 from deepwishart.testing import check_layer
 
 
 # begin layer
-class MeanFieldLayer(GaussianLayer):
+class MeanFieldLayer(Layer):
     r"""Features :math:`F = L E` with :math:`K/\nu = L L^\top` and independent posteriors
     :math:`q(E_{pd}) = \mathcal N(m_{pd}, \sigma_{pd}^2)`; under the prior, :math:`E` is standard
     normal, so :math:`\log \frac pq = \sum \frac12 (\epsilon^2 - E^2) + \log \sigma`.
@@ -31,14 +31,14 @@ class MeanFieldLayer(GaussianLayer):
     def __init__(
         self, kernel: Kernel, width: int, num_inducing: int, name: str, jitter: float = 1e-6
     ) -> None:
-        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
+        super().__init__(kernel, width, name=name, jitter=jitter)
         self.mean = nn.Parameter(torch.zeros(num_inducing, width, dtype=torch.float64))
         self.log_std = nn.Parameter(torch.full_like(self.mean.data, -2.0))
 
     def sample(
         self, inducing: Inducing, random: dw.Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
-        covariance = self.covariance.inducing(inducing, self.jitter)
+        covariance = self.covariance(inducing)
         lower, inverse = linalg.factor(covariance, what=f"the kernel matrix of {self.name}")
         standard = random.normal(*self.mean.shape)
         drawn = self.mean + self.log_std.exp() * standard
@@ -48,7 +48,7 @@ class MeanFieldLayer(GaussianLayer):
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.0) -> Tensor:
-        covariance = self.covariance.inducing(inducing, self.jitter)
+        covariance = self.covariance(inducing)
         self.mean.copy_(linalg.solve_lower(linalg.cholesky(covariance), features))
         return features
 

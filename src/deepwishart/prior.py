@@ -11,8 +11,7 @@ from torch import Tensor
 from deepwishart._support.arguments import whole_number
 from deepwishart.distributions import GramDistribution, MatrixNormal
 from deepwishart.kernels import GramInducing, Points
-from deepwishart.layers import Layer
-from deepwishart.layers.gaussian import GaussianPrior
+from deepwishart.layers.base import KernelPart
 
 if TYPE_CHECKING:
     from deepwishart.model import DeepKernelProcess
@@ -68,7 +67,7 @@ def sample_prior(
     return PriorSample(grams, torch.cat([law.rsample(generator=generator) for law in laws], dim=-1))
 
 
-def _law(layer: Layer | GaussianPrior, points: Points) -> MatrixNormal | GramDistribution:
+def _law(layer: KernelPart, points: Points) -> MatrixNormal | GramDistribution:
     law = layer.prior(layer.kernel.square(points))
     if not isinstance(law, MatrixNormal | GramDistribution):
         raise TypeError(f"{layer.name} has a prior over neither features nor Gram matrices.")

@@ -120,7 +120,7 @@ def build(
     if not isinstance(process, str):
         layers = _check_layers(process, width, dtype)
         process, depth = "dwp", len(layers) + 1
-        width = tuple(int(getattr(layer, "width", X.shape[1])) for layer in layers) or None
+        width = tuple(layer.width for layer in layers) or None
     num_outputs = y.shape[1]
     if isinstance(likelihood, Likelihood):
         num_outputs = _check_outputs(likelihood, num_outputs)
@@ -199,7 +199,7 @@ def _start_layers(
     first, rows = model.scale_inputs(points), model.scale_inputs(X)
     inducing: Inducing = first
     for layer in model.hidden:
-        width = int(getattr(layer, "width", model.num_features))
+        width = layer.width
         noise = _PRIOR_NOISE if start == "prior" else start_noise(len(X), len(points) * width)
         if start == "prior":
             features = torch.randn(len(first), width, generator=generator, dtype=first.dtype)

@@ -142,35 +142,3 @@ def test_certain_observations_are_what_is_drawn(width):
         left = distribution.targets[:, j] - L[:, j] * A[j, j]
         expected = torch.linalg.lstsq(L[:, j + 1 :], left.unsqueeze(-1)).solution.squeeze(-1)
         torch.testing.assert_close(A[j + 1 :, j], expected, rtol=0, atol=1e-3)
-
-
-def test_single_precision_agrees_with_double():
-    double, single = law(3), law(3, dtype=torch.float32)
-    root, log_prob = draw(double, 50)
-    found = single.log_prob_root(root.float())
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), log_prob, rtol=1e-3, atol=1e-3)
-
-
-def test_gradients_reach_every_parameter():
-    given, root = parameters(3)
-    leaves = [t.clone().requires_grad_() for t in (*given[1:], root)]
-    draws, log_prob = draw(AnchoredWishart(3, *leaves[:4], scale_tril=leaves[4].tril()), 7)
-    (draws.square().sum() + log_prob.sum()).backward()
-    assert all(leaf.grad.isfinite().all() and leaf.grad.abs().sum() > 0 for leaf in leaves)
-
-
-@pytest.mark.parametrize(
-    "name, value, message",
-    [
-        ("targets", torch.zeros(3, 2), "targets has shape"),
-        ("precision_root", torch.full((P, P), math.nan), "precision_root .* NaN"),
-        ("rate", torch.zeros(2), "rate .* positive"),
-    ],
-)
-def test_bad_parameters_are_refused(name, value, message):
-    (width, *values), root = parameters(2)
-    given = dict(zip(("concentration", "rate", "targets", "precision_root"), values, strict=True))
-    given[name] = value.double()
-    with pytest.raises(ValueError, match=message):
-        AnchoredWishart(width, **given, scale_tril=root, validate_args=True)

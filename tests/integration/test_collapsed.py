@@ -134,7 +134,7 @@ def optimal_pseudo_observations(collapsed, inducing, X, y):
     K_ii = L L^T and A = L^-1 K_it, Lambda = L^-T A A^T L^-1 / s2 and Lambda v = L^-T A y / s2."""
     with torch.no_grad():
         points = collapsed.first_inducing()
-        K_ii = collapsed.output.covariance.inducing(points)
+        K_ii = collapsed.output.covariance(points, jitter=0.0)
         K_it = formed(collapsed.output.kernel.cross(points, collapsed.scale_inputs(X)))
         weights = torch.linalg.solve(K_ii, K_it)
         precision = weights @ weights.mT / NOISE

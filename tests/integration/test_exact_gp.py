@@ -52,7 +52,10 @@ def whitened_model(X, y):
         K = layer.kernel.square(layer.whitened.inputs)
         L = torch.linalg.cholesky(K + 1e-10 * HEIGHT * eye)
         S = torch.linalg.inv(eye + L.mT @ L / NOISE)
-        layer.whitened.set((S @ L.mT @ y / NOISE)[:, None], torch.linalg.cholesky(S)[None])
+        root = torch.linalg.cholesky(S)
+        layer.whitened.mean.copy_((S @ L.mT @ y / NOISE)[:, None])
+        layer.whitened.root_lower.copy_(root)
+        layer.whitened.log_root_diagonal.copy_(root.diagonal().log())
     return model
 
 

@@ -33,7 +33,7 @@ def test_data_term_is_the_bound_of_titsias(kernel):
     found = sample.data_term(sample.summarise(rows, y, likelihood), likelihood)
     assert float(sample.log_ratio) == 0.0
     for index in range(SAMPLES):
-        kii = layer.covariance.inducing(inducing[index], layer.jitter)
+        kii = layer.covariance(inducing[index])
         kit = formed(layer.kernel.cross(inducing[index], rows[index]))
         low_rank = kit.mT @ torch.linalg.solve(kii, kit)
         rest = layer.kernel.diagonal(rows[index]).sum() - low_rank.trace()
@@ -55,7 +55,7 @@ def test_predictor_is_the_best_posterior_over_inducing_outputs(kernel):
     mean, variance = function.moments(new)
     joint = function.joint_moments(new)
     for index in range(SAMPLES):
-        kii = layer.covariance.inducing(inducing[index], layer.jitter)
+        kii = layer.covariance(inducing[index])
         kit, kin = (formed(layer.kernel.cross(inducing[index], x[index])) for x in (rows, new))
         for column, noise in enumerate(likelihood.noise):
             precision = kii + kit @ kit.mT / noise

@@ -1,5 +1,6 @@
 """Every layer fulfils the contract, and the contract notices layers that do not."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -19,13 +20,10 @@ from deepwishart.layers import (
     GramRows,
     InverseWishartLayer,
     Layer,
-    LayerSample,
     OutputLayer,
-    OutputSample,
     StackedOutputLayer,
     WishartLayer,
 )
-from deepwishart.layers.gaussian import ProjectedSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.testing import check_layer, check_output_layer
 from tests.sabotage import broken
@@ -108,29 +106,23 @@ def test_inducing_points_need_two_dimensions() -> None:
         check_layer(wishart(2), POINTS[:, 0])
 
 
-class _ChangedSample(LayerSample):
-    """A sample that says something else of what it is given a change for."""
-
-    def __init__(self, sample, integrate, ratio, inducing, rows) -> None:
-        self.sample, self._inducing, self._rows = sample, inducing, rows
-        self.log_ratio = ratio(sample.log_ratio, integrate) if ratio else sample.log_ratio
-
-    @property
-    def inducing(self):
-        return self._inducing(self.sample.inducing) if self._inducing else self.sample.inducing
-
-    def rows(self, rows, random, joint=False):
-        draw = self._rows or (lambda sample, *arguments: sample.rows(*arguments))
-        return draw(self.sample, rows, random, joint)
+def altered(sample, ratio=None, inducing=None, **methods):
+    """A sample that says something else of its ``log_ratio``, its ``inducing`` points, or where it
+    has a method for it."""
+    kind = broken(type(sample), **methods)
+    if inducing:
+        kind.inducing = property(lambda self: inducing(super(kind, self).inducing))
+    sample = copy.copy(sample)
+    sample.__class__ = kind
+    sample.log_ratio = ratio(sample.log_ratio) if ratio else sample.log_ratio
+    return sample
 
 
-def changed(kind=WishartLayer, ratio=None, inducing=None, rows=None) -> Layer:
-    """A layer whose sample says something else of its ``log_ratio``, its ``inducing`` points or
-    its ``rows``."""
+def changed(kind=WishartLayer, **changes) -> Layer:
+    """A layer whose sample is altered."""
 
     def sample(self, parent, points, random, *, integrate=True):
-        found = parent(points, random, integrate=integrate)
-        return _ChangedSample(found, integrate, ratio, inducing, rows)
+        return altered(parent(points, random, integrate=integrate), **changes)
 
     made = broken(kind, sample=sample)
     return made(kernel(), 5) if kind is InverseWishartLayer else wishart(2, made)
@@ -141,8 +133,8 @@ def test_the_unbroken_relatives_of_the_broken_layers_pass() -> None:
     check_layer(changed(InverseWishartLayer), POINTS)
 
 
-def _own_randomness(sample, rows, random, joint):
-    drawn = sample.rows(rows, random, joint)
+def _own_randomness(self, parent, *arguments):
+    drawn = parent(*arguments)
     return drawn + 1e-12 * torch.randn_like(drawn)
 
 
@@ -165,17 +157,17 @@ def _first_layer_only(self, parent, inducing, random, **options):
     return parent(inducing * (1.0 + 0.1 * (inducing.ndim - 2)), random, **options)
 
 
-def _centres_its_batch(sample, rows, random, joint):
-    drawn = sample.rows(rows, random, joint)
+def _centres_its_batch(self, parent, *arguments):
+    drawn = parent(*arguments)
     return drawn - 0.1 * drawn.mean(-2, keepdim=True)
 
 
-def _ignores_the_first_row(sample, rows, random, joint):
-    return sample.rows(rows, replace(random, first_row=0, total_rows=None), joint)
+def _ignores_the_first_row(self, parent, rows, random, *joint):
+    return parent(rows, replace(random, first_row=0, total_rows=None), *joint)
 
 
-def _infinite_gradient(sample, rows, random, joint):
-    drawn = sample.rows(rows, random, joint)
+def _infinite_gradient(self, parent, rows, *arguments):
+    drawn = parent(rows, *arguments)
     return drawn + 0.0 * (rows - rows.detach()).sum().abs().sqrt()
 
 
@@ -189,26 +181,30 @@ def given_instead(sample: ConditionalSample, given: Conditional) -> ConditionalS
     return ConditionalSample(sample.layer, sample.inputs, sample.log_ratio, given)
 
 
-def _forgets_the_inducing_points(sample, rows, random, joint):
-    given = sample.given
+def _forgets_the_inducing_points(self, parent, *arguments):
+    given = self.given
     halves = {name: 0.5 * getattr(given, name) for name in ("root", "weights", "solved")}
-    given = given._replace(**halves)
-    return given_instead(sample, given).rows(rows, random, joint)
+    return given_instead(self, given._replace(**halves)).rows(*arguments)
 
 
-def _wider_alone(sample, rows, random, joint):
-    drawn = sample.rows(rows, random, joint)
-    mean, _ = sample.moments(rows)
+def _wider_alone(self, parent, rows, random, joint=False):
+    drawn = parent(rows, random, joint)
+    mean, _ = self.moments(rows)
     return drawn if joint else mean + 1.4 * (drawn - mean)
 
 
-def _shifted_together(sample, rows, random, joint):
-    return sample.rows(rows, random, joint) + 0.1 * joint
+def _shifted_together(self, parent, rows, random, joint=False):
+    return parent(rows, random, joint) + 0.1 * joint
 
 
-def _half_a_gram_matrix(sample, rows, random, joint):
-    drawn = sample.rows(rows, random, joint)
+def _half_a_gram_matrix(self, parent, *arguments):
+    drawn = parent(*arguments)
     return GramRows(drawn.cross.mT, drawn.own)
+
+
+def _less_when_drawn(self, parent, *arguments, integrate=True):
+    sample = parent(*arguments, integrate=integrate)
+    return sample if integrate else altered(sample, ratio=lambda ratio: ratio - 2.0)
 
 
 def method(**changes) -> Layer:
@@ -218,15 +214,12 @@ def method(**changes) -> Layer:
 @pytest.mark.parametrize(
     ("layer", "violation"),
     [
-        (changed(ratio=lambda ratio, _: -ratio), "positive mean"),
+        (changed(ratio=torch.neg), "positive mean"),
         (
-            changed(ratio=lambda ratio, _: ratio.sum(-1, keepdim=True)),
+            changed(ratio=lambda ratio: ratio.sum(-1, keepdim=True)),
             r"log p - log q has shape \(1,\)",
         ),
-        (
-            changed(ratio=lambda ratio, integrate: ratio if integrate else ratio - 2.0),
-            "with integrate=True and False differ in mean",
-        ),
+        (method(sample=_less_when_drawn), "with integrate=True and False differ in mean"),
         (
             changed(inducing=lambda inducing: inducing[..., :1]),
             r"inducing has shape \(3, 5, 1\) instead of \(3, 5, 2\)",
@@ -236,7 +229,7 @@ def method(**changes) -> Layer:
             "one is features and the other a Gram matrix",
         ),
         (
-            changed(rows=lambda sample, *arguments: sample.rows(*arguments).float()),
+            changed(rows=lambda self, parent, *arguments: parent(*arguments).float()),
             "turns torch.float64 into torch.float32",
         ),
         (changed(rows=_own_randomness), "PyTorch's global generator"),
@@ -282,40 +275,18 @@ def test_contract_notices_a_parameter_that_nothing_depends_on() -> None:
 # ---- output layers --------------------------------------------------------------------------
 
 
-class _ChangedOutput(OutputSample):
-    def __init__(self, sample: OutputSample, **changes) -> None:
-        self.sample, self.changes = sample, changes
-        self.log_ratio = self._changed("ratio", sample.log_ratio)
-
-    def _changed(self, name, value, *others):
-        return self.changes.get(name, lambda value, *others: value)(value, *others)
-
-    def summarise(self, rows, targets, likelihood):
-        return self._changed("summary", self.sample.summarise(rows, targets, likelihood), rows)
-
-    def data_term(self, summary, likelihood):
-        return self._changed("term", self.sample.data_term(summary, likelihood))
-
-    def predictor(self, summary, likelihood):
-        return self._changed("function", self.sample.predictor(summary, likelihood))
-
-
 def output(**changes) -> GPOutputLayer:
+    """A layer whose sample is altered."""
+
     def sample(self, parent, *arguments, **options):
-        return _ChangedOutput(parent(*arguments, **options), **changes)
+        return altered(parent(*arguments, **options), **changes)
 
     return broken(GPOutputLayer, sample=sample)(kernel(), TARGETS)
 
 
-def _other_moments(function):
-    moments = function.moments
-
-    def wider(rows):
-        mean, variance = moments(rows)
-        return mean, 1.01 * variance
-
-    object.__setattr__(function, "moments", wider)
-    return function
+def _wider(self, parent, rows):
+    mean, variance = parent(rows)
+    return mean, 1.01 * variance
 
 
 def _needs_rows() -> GPOutputLayer:
@@ -324,10 +295,10 @@ def _needs_rows() -> GPOutputLayer:
     return layer
 
 
-def _detached(function):
-    if type(function) is not ProjectedSample:
-        return function
-    return replace(function, weights=function.weights.detach())
+def _detached(self, parent, *arguments):
+    function = copy.copy(parent(*arguments))
+    function.weights = function.weights.detach()
+    return function
 
 
 def _draws_another(self, parent, *arguments, integrate=True):
@@ -346,20 +317,30 @@ def test_the_unbroken_relative_of_the_broken_output_layers_passes() -> None:
 @pytest.mark.parametrize(
     ("layer", "violation"),
     [
-        (output(ratio=lambda ratio: -ratio), "positive mean"),
+        (output(ratio=torch.neg), "positive mean"),
         (
-            output(summary=lambda parts, rows: tuple(part / rows.shape[-2] for part in parts)),
+            output(summarise=lambda self, parent, *a: tuple(each.square() for each in parent(*a))),
             "summaries of parts do not add up",
         ),
-        (output(term=lambda term: term.unsqueeze(-1)), r"data_term has shape \(1,\)"),
-        (output(function=_other_moments), "variances are not the diagonal"),
-        (_needs_rows(), "needs_rows is true, but it predicts without any"),
+        (
+            output(data_term=lambda self, parent, *arguments: parent(*arguments).unsqueeze(-1)),
+            r"data_term has shape \(1,\)",
+        ),
+        (
+            output(predictor=lambda self, parent, *a: altered(parent(*a), moments=_wider)),
+            "variances are not the diagonal",
+        ),
+        (_needs_rows(), "needs_rows is True, but its predictor says False"),
         (
             broken(GPOutputLayer, sample=_draws_another)(kernel(), TARGETS),
             "data_term with integrate=True and False differ in mean",
         ),
         (
-            output(ratio=torch.Tensor.detach, term=torch.Tensor.detach, function=_detached),
+            output(
+                ratio=torch.Tensor.detach,
+                data_term=lambda self, parent, *arguments: parent(*arguments).detach(),
+                predictor=_detached,
+            ),
             "no gradient reaches pseudo.targets",
         ),
     ],

@@ -9,22 +9,6 @@ import deepwishart as dw
 from deepwishart import metrics
 from deepwishart.likelihoods import NegativeBinomial, Poisson
 from deepwishart.likelihoods.counts import Counts
-from deepwishart.testing import check_likelihood
-
-PRECISIONS = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["64", "32"])
-KINDS = {
-    "poisson": Poisson(1),
-    "poisson, two targets": Poisson(2),
-    "negative binomial": NegativeBinomial(1),
-    "negative binomial, two targets": NegativeBinomial(2, dispersion=2.0),
-    "negative binomial, nearly poisson": NegativeBinomial(1, dispersion=1e-6),
-}
-
-
-@PRECISIONS
-@pytest.mark.parametrize("name", KINDS)
-def test_contract(name, dtype):
-    check_likelihood(KINDS[name], dtype=dtype)
 
 
 @pytest.mark.parametrize("mean", [1e-3, 0.3, 5.0, 80.0, 1e4])
@@ -120,18 +104,10 @@ def test_predictive_is_what_simulation_gives(prediction):
         assert float((share - prediction.log_prob(y).exp()).abs().max()) < 0.015
 
 
-def test_scores_of_counts(prediction):
+def test_ranked_probability_score_of_counts(prediction):
     prediction, y = prediction
-    assert metrics.log_likelihood(prediction, y[:, 0]) == pytest.approx(
-        float(prediction.log_prob(y).mean())
-    )
-    error = prediction.mean - y[:, 0]
-    assert metrics.rmse(prediction, y[:, 0]) == pytest.approx(float(error.square().mean().sqrt()))
-    low, high = prediction.quantile(0.05), prediction.quantile(0.95)
-    inside = ((low <= y[:, 0]) & (y[:, 0] <= high)).double().mean()
-    assert metrics.interval_coverage(prediction, y[:, 0]) == float(inside)
-    counts = torch.arange(20_000, dtype=torch.float64)
-    at = torch.stack([prediction.cdf(each.expand(6)) for each in counts[:60]])
+    counts = torch.arange(60, dtype=torch.float64)
+    at = torch.stack([prediction.cdf(each.expand(6)) for each in counts])
     if float(at[-1].min()) > 1 - 1e-6:  # sum over counts of (F - 1[x >= y])^2
-        exact = (at - (counts[:60, None] >= y[:, 0])).square().sum(0).mean()
+        exact = (at - (counts[:, None] >= y[:, 0])).square().sum(0).mean()
         assert metrics.crps(prediction, y[:, 0]) == pytest.approx(float(exact), rel=0.05)

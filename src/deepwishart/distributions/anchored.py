@@ -10,7 +10,7 @@ from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart.distributions.bartlett import standard_gamma, standard_normal
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
+from deepwishart.distributions.gram import Constraints, GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.anchored import Anchor, anchor
 from deepwishart.numerics.mixing import log_scale_volume
@@ -52,16 +52,12 @@ class AnchoredWishart(GramDistribution):
     (torch.Size([4, 3, 2]), True)
     """
 
-    _parameters: ClassVar[dict[str, constraints.Constraint]] = {
+    parameters: ClassVar[Constraints] = {
+        **GramDistribution.parameters,
         "concentration": constraints.independent(constraints.positive, 1),
         "rate": constraints.independent(constraints.positive, 1),
         "targets": constraints.independent(constraints.real, 2),
         "precision_root": constraints.independent(constraints.real, 2),
-    }
-    arg_constraints = GramDistribution.arg_constraints | _parameters
-    _event_dims: ClassVar[dict[str, int]] = {
-        **GramDistribution._event_dims,
-        **{name: constraint.event_dim for name, constraint in _parameters.items()},
     }
 
     def __init__(
@@ -78,15 +74,17 @@ class AnchoredWishart(GramDistribution):
         self.concentration, self.rate = concentration, rate
         self.targets, self.precision_root = targets, precision_root
         super().__init__(df, covariance_matrix, scale_tril, validate_args)
+        P, m = self.dimension, self.rank
+        self._require_shapes(concentration=(m,), rate=(m,), targets=(P, m), precision_root=(P, P))
 
     def rsample_root(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`F = L A`."""
         return self.rsample_root_with_log_prob(sample_shape, generator=generator)[0]
 
     def rsample_root_with_log_prob(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         r"""Draw :math:`F = L A`, ``(*sample_shape, *batch_shape, P, m)``, with
         :math:`\log q(F F^\top)`, ``(*sample_shape, *batch_shape)``, from the noise itself."""
@@ -117,19 +115,3 @@ class AnchoredWishart(GramDistribution):
         zero, one = torch.zeros_like(noise), torch.ones_like(noise)
         density = log_density_of_factor(noise, self.concentration, self.rate, zero, one)
         return density + known.log_volume() - log_scale_volume(self.scale_tril, self.rank)
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        rows, rank, owner = self.dimension, self.rank, type(self).__name__
-        shapes = ((rank,), (rank,), (rows, rank), (rows, rows))
-        for name, wanted in zip(self._parameters, shapes, strict=True):
-            value = getattr(self, name)
-            if value.shape[value.ndim - len(wanted) :] != wanted:
-                raise ValueError(
-                    f"{name} has shape {tuple(value.shape)}; with P = {rows} rows and rank {rank} "
-                    f"its last dimensions have to be {wanted}."
-                )
-            if not bool(value.isfinite().all()):
-                raise ValueError(f"{name} of {owner} holds NaN or infinite values.")
-            if name in ("concentration", "rate") and not bool((value > 0).all()):
-                raise ValueError(f"{name} of {owner} has to be positive everywhere.")

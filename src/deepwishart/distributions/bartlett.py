@@ -6,7 +6,6 @@ dense, is in :mod:`deepwishart.numerics.wishart`.
 
 from __future__ import annotations
 
-import math
 import threading
 
 import torch
@@ -23,14 +22,13 @@ def rank_of(df: float | Tensor, dimension: int) -> int:
     r""":math:`m = P` if :math:`\nu > P - 1`, otherwise :math:`m = \nu`, an integer; one for all
     entries of a tensor."""
     if isinstance(df, Tensor):
-        entries = set(df.flatten().tolist())
-        df = min(entries, default=math.inf)
-        if df <= dimension - 1 and len(entries) > 1:
+        ranks = {rank_of(each, dimension) for each in df.flatten().tolist()} or {dimension}
+        if len(ranks) > 1:
             raise ValueError(
-                f"df has entries at or below P - 1 = {dimension - 1} that are not all equal, so "
-                "the samples of this batch would not have one common rank. Give one integer df, "
-                f"or values that are all above {dimension - 1}."
+                "The samples of this batch would not have one common rank. Give one integer df, or "
+                f"values that are all above P - 1 = {dimension - 1}."
             )
+        return ranks.pop()
     if df > dimension - 1:
         return dimension
     if df >= 1 and df == int(df):
@@ -110,25 +108,13 @@ def sample_factor(
     batch_shape: torch.Size,
     num_rows: int,
     concentration: Tensor,
-    rate: float | Tensor = 0.5,
-    loc: Tensor | None = None,
-    scale: Tensor | None = None,
-    *,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""Draw :math:`A` with :math:`A_{jj} = \sqrt{\gamma_j/\beta_j}`,
-    :math:`A_{i>j} = \mu_{ij} + \sigma_{ij} \epsilon_{ij}`.
-
-    Differentiable in all parameters: the gamma variables :math:`\gamma_j` carry PyTorch's
-    implicit reparameterisation gradient in :math:`\alpha_j`.
-
-    Of ``concentration`` :math:`\alpha` and ``rate`` :math:`\beta`, ``(..., m)``, and ``loc``
-    :math:`\mu` and ``scale`` :math:`\sigma`, ``(..., P, m)``; without the latter, 0 and 1.
-    """
+    r"""Draw a Wishart's :math:`A` with :math:`A_{jj}^2 \sim \text{Gamma}(\alpha_j, \tfrac12)` and
+    standard normal :math:`A_{i>j}`, ``(*batch_shape, P, m)``, differentiable in :math:`\alpha`,
+    ``(..., m)``."""
     gamma, noise = factor_noise(batch_shape, num_rows, concentration, generator)
-    if loc is None or scale is None:
-        return bartlett_factor(gamma, rate, 0.0, 1.0, noise)
-    return bartlett_factor(gamma, rate, loc, scale, noise)
+    return bartlett_factor(gamma, 0.5, 0.0, 1.0, noise)
 
 
 def root_of(matrix: Tensor, rank: int) -> Tensor:

@@ -3,7 +3,6 @@ and columns if wanted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -11,9 +10,8 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart.distributions import moments
 from deepwishart.distributions.bartlett import factor_noise
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution, check_scale_tril
+from deepwishart.distributions.gram import Constraints, GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.mixing import log_mixing_volume, log_scale_volume, unmix
 from deepwishart.numerics.wishart import log_density_of_factor, scored_root
@@ -45,7 +43,7 @@ class GeneralisedSingularWishart(GramDistribution):
         concentration: :math:`\alpha > 0`, ``(..., m)``.
         rate: :math:`\beta > 0`, ``(..., m)``.
         loc: :math:`\mu`, ``(..., P, m)``. Of this and ``scale``, only the elements strictly below
-            the diagonal are read.
+            the diagonal count.
         scale: :math:`\sigma > 0`, ``(..., P, m)``.
         covariance_matrix: scale matrix :math:`\Sigma`, ``(..., P, P)``.
         scale_tril, validate_args: as in :class:`Wishart`.
@@ -63,18 +61,14 @@ class GeneralisedSingularWishart(GramDistribution):
     (torch.Size([4, 3, 2]), True)
     """
 
-    _parameters: ClassVar[dict[str, constraints.Constraint]] = {
+    parameters: ClassVar[Constraints] = {
+        **GramDistribution.parameters,
         "concentration": constraints.independent(constraints.positive, 1),
         "rate": constraints.independent(constraints.positive, 1),
         "loc": constraints.independent(constraints.real, 2),
         "scale": constraints.independent(constraints.positive, 2),
         "row_mixing": constraints.lower_cholesky,
         "column_mixing": constraints.lower_cholesky,
-    }
-    arg_constraints = GramDistribution.arg_constraints | _parameters
-    _event_dims: ClassVar[dict[str, int]] = {
-        **GramDistribution._event_dims,
-        **{name: constraint.event_dim for name, constraint in _parameters.items()},
     }
 
     def __init__(
@@ -95,6 +89,15 @@ class GeneralisedSingularWishart(GramDistribution):
         self.loc, self.scale = loc, scale
         self.row_mixing, self.column_mixing = row_mixing, column_mixing
         super().__init__(df, covariance_matrix, scale_tril, validate_args)
+        P, m = self.dimension, self.rank
+        self._require_shapes(
+            concentration=(m,),
+            rate=(m,),
+            loc=(P, m),
+            scale=(P, m),
+            row_mixing=(P, P),
+            column_mixing=(m, m),
+        )
 
     @property
     def mean(self) -> Tensor:
@@ -102,26 +105,30 @@ class GeneralisedSingularWishart(GramDistribution):
         + \operatorname{diag}(\sum_j (C C^\top)_{jj} \operatorname{Var}[T_{ij}])\right)
         R^\top L^\top`, ``(*batch_shape, P, P)``.
         """
-        return self._moment(moments.gram_mean)
-
-    @property
-    def variance(self) -> Tensor:
-        r""":math:`\operatorname{Var}[G_{pq}]`, exact; ``(*batch_shape, P, P)``.
-
-        See :func:`deepwishart.distributions.moments.gram_variance` for the formula. Takes
-        :math:`O(P^3 m)` operations and :math:`O(P^2 m)` memory.
-        """
-        return self._moment(moments.gram_variance)
+        alpha, beta = self.concentration, self.rate
+        outer, columns = self.scale_tril, self.column_mixing
+        outer = outer if self.row_mixing is None else outer @ self.row_mixing
+        if columns is None:
+            columns = torch.eye(self.rank, dtype=outer.dtype, device=outer.device)
+        chi = (torch.lgamma(alpha + 0.5) - torch.lgamma(alpha)).exp() / beta.sqrt()  # E[T_jj]
+        diagonal = torch.eye(*self.loc.shape[-2:], dtype=torch.bool, device=outer.device)
+        mean = torch.where(diagonal, chi.unsqueeze(-2), self.loc.tril(-1))
+        spread = (alpha / beta - chi.square()).unsqueeze(-2)
+        variance = torch.where(diagonal, spread, self.scale.square().tril(-1))
+        centre = outer @ mean @ columns
+        noise = outer * (variance * columns.square().sum(-1).unsqueeze(-2)).sum(-1).unsqueeze(-2)
+        value = centre @ centre.mT + noise @ outer.mT
+        return value.expand(*self.batch_shape, *self.event_shape)
 
     def rsample_root(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`\Lambda = L R T C`."""
         return self.rsample_root_with_log_prob(sample_shape, generator=generator)[0]
 
     def rsample_root_with_log_prob(
         self,
-        sample_shape: _size = NO_SAMPLE_SHAPE,
+        sample_shape: _size = (),
         *,
         sticking_the_landing: bool = False,
         generator: torch.Generator | None = None,
@@ -133,70 +140,25 @@ class GeneralisedSingularWishart(GramDistribution):
         The root is ``(*sample_shape, *batch_shape, P, m)`` and the log density
         ``(*sample_shape, *batch_shape)``.
         """
-        alpha, beta, loc, scale = self._bartlett()
         shape = torch.Size(sample_shape) + self.batch_shape
-        gamma, epsilon = factor_noise(shape, self.dimension, alpha, generator)
+        gamma, epsilon = factor_noise(shape, self.dimension, self.concentration, generator)
         return scored_root(
             self.scale_tril,
             gamma,
-            alpha,
-            beta,
-            loc,
-            scale,
+            self.concentration,
+            self.rate,
+            self.loc,
+            self.scale,
             epsilon,
             sticking_the_landing,
             self.row_mixing,
             self.column_mixing,
         )
 
-    def _moment(self, moment: Callable[[Tensor, moments.FactorMoments, Tensor], Tensor]) -> Tensor:
-        outer, columns = self.scale_tril, self.column_mixing
-        outer = outer if self.row_mixing is None else outer @ self.row_mixing
-        if columns is None:
-            columns = torch.eye(self.rank, dtype=outer.dtype, device=outer.device)
-        value = moment(outer, moments.factor_moments(*self._bartlett()), columns)
-        return value.expand(*self.batch_shape, *self.event_shape)
-
-    def _bartlett(self) -> tuple[Tensor, ...]:
-        r""":math:`\alpha, \beta` ``(..., m)`` and :math:`\mu, \sigma` ``(..., P, m)``, the latter
-        neutral where they are not to be read."""
-        shape = (self.dimension, self.rank)
-        read = torch.ones(shape, dtype=torch.bool, device=self.loc.device).tril_(-1)
-        loc, scale = torch.where(read, self.loc, 0.0), torch.where(read, self.scale, 1.0)
-        return self.concentration, self.rate, loc, scale
-
     def _log_prob_root(self, root: Tensor) -> Tensor:
         rows, columns = self.row_mixing, self.column_mixing
         factor = unmix(linalg.solve_lower(self.scale_tril, root), rows, columns)
         volume = log_scale_volume(self.scale_tril, self.rank)
         volume = volume + log_mixing_volume(rows, columns, self.dimension, self.rank)
-        return log_density_of_factor(factor, *self._bartlett()) - volume
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
-        rows, rank, owner = self.dimension, self.rank, type(self).__name__
-        shapes = ((rank,), (rank,), (rows, rank), (rows, rank), (rows, rows), (rank, rank))
-        given = {name: getattr(self, name) for name in self._parameters}
-        for (name, value), wanted in zip(given.items(), shapes, strict=True):
-            if value is None:
-                continue
-            if value.shape[value.ndim - len(wanted) :] != wanted:
-                raise ValueError(
-                    f"{name} has shape {tuple(value.shape)}; with P = {rows} rows and rank {rank} "
-                    f"its last dimensions have to be {wanted}."
-                )
-            if value.dtype != self._scale.dtype:
-                raise ValueError(
-                    f"{name} is {value.dtype} and the scale matrix is {self._scale.dtype}; "
-                    "give all parameters in one dtype."
-                )
-        for name, value in (given | dict(zip(given, self._bartlett(), strict=False))).items():
-            if value is None:
-                continue
-            if name.endswith("mixing"):
-                check_scale_tril(value, name, owner)
-            positive = name in ("concentration", "rate", "scale")
-            if positive and not bool(((value > 0) & value.isfinite()).all()):
-                raise ValueError(f"{name} of {owner} has to be positive and finite everywhere.")
-            if not bool(value.isfinite().all()):
-                raise ValueError(f"{name} of {owner} holds NaN or infinite values.")
+        known = self.concentration, self.rate, self.loc, self.scale
+        return log_density_of_factor(factor, *known) - volume

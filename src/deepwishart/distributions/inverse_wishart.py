@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.types import _size
 
 from deepwishart.distributions.bartlett import concentrations, sample_factor
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
+from deepwishart.distributions.gram import GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.wishart import log_multivariate_gamma
 
@@ -39,20 +39,17 @@ class InverseWishart(GramDistribution):
     """
 
     def _find_rank(self) -> int:
-        return self.dimension
-
-    def _check_arguments(self) -> None:
-        super()._check_arguments()
         least = self.dimension - 1
-        if not bool((self.df > least).all()):
+        if not bool((torch.as_tensor(self.df) > least).all()):
             raise ValueError(
-                f"df of InverseWishart has to be above P - 1 = {least}; got {self._df}."
+                f"df of InverseWishart has to be above P - 1 = {least}; got {self.df}."
             )
+        return self.dimension
 
     @property
     def mean(self) -> Tensor:
         r""":math:`\Psi / (\nu - P - 1)`, NaN where :math:`\nu \le P + 1`; ``(..., P, P)``."""
-        excess = (self.df - self.dimension)[..., None, None]
+        excess = self._degrees - self.dimension
         excess = torch.where(excess > 1, excess, math.nan)
         return self.covariance_matrix / (excess - 1)
 
@@ -66,19 +63,19 @@ class InverseWishart(GramDistribution):
         psi = self.covariance_matrix
         diagonal = psi.diagonal(dim1=-2, dim2=-1)
         products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
-        a = (self.df - self.dimension)[..., None, None]
+        a = self._degrees - self.dimension
         a = torch.where(a > 3, a, math.nan)
         spread = (a + 1) * psi.square() + (a - 1) * products
         return spread / (a * (a - 1).square() * (a - 3))
 
     def rsample_root(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw the Cholesky factor :math:`T = L B^{-1}` of :math:`G`."""
         return self._root(self._rsample_factor(sample_shape, generator))
 
     def rsample_root_with_log_prob(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         r"""Draw :math:`T = L B^{-1}`, with :math:`T^{-1} = B L^{-1}` and :math:`\log p(T T^\top)`.
 
@@ -104,8 +101,8 @@ class InverseWishart(GramDistribution):
     def _rsample_factor(self, sample_shape: _size, generator: torch.Generator | None) -> Tensor:
         shape = torch.Size(sample_shape) + self.batch_shape
         # Exchanging first and last row reverses the degrees of freedom along the diagonal.
-        alpha = concentrations(self._df, self.dimension, self.scale_tril).flip(-1)
-        return sample_factor(shape, self.dimension, alpha, generator=generator)
+        alpha = concentrations(self.df, self.dimension, self.scale_tril).flip(-1)
+        return sample_factor(shape, self.dimension, alpha, generator)
 
     def _root(self, factor: Tensor) -> Tensor:
         return linalg.solve_upper(factor, self.scale_tril.mT).mT
@@ -117,7 +114,7 @@ class InverseWishart(GramDistribution):
         r"""The density, given :math:`\log|G|` and any :math:`B` with
         :math:`\operatorname{tr}(\Psi G^{-1}) = \|B\|_F^2`.
         """
-        nu, num_rows = self._df, self.dimension
+        nu, num_rows = self.df, self.dimension
         scale = 0.5 * nu * (linalg.log_det(self.scale_tril) - num_rows * math.log(2.0))
         quadratic = 0.5 * whitened.square().sum((-2, -1))
         power = 0.5 * (nu + num_rows + 1) * log_det

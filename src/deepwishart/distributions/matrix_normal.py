@@ -11,24 +11,19 @@ from torch.distributions import constraints
 from torch.types import _size
 
 from deepwishart.distributions.bartlett import standard_normal
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, SeededDistribution, check_scale_tril
+from deepwishart.distributions.gram import Constraints, SeededDistribution
 from deepwishart.numerics import linalg
 
 
 class MatrixNormal(SeededDistribution):
-    r"""The law of :math:`X = M + L E R^\top` with standard normal :math:`E`.
+    r"""The law of :math:`X = M + L E` with standard normal :math:`E`: independent columns,
+    :math:`X_{:d} \sim \mathcal{N}(M_{:d}, U)`, :math:`U = L L^\top`.
 
-    .. math:: \log p(X) = -\tfrac12 \|L^{-1} (X - M) R^{-\top}\|_F^2 - D \log|L| - P \log|R|
-              - \tfrac{PD}2 \log 2\pi
-
-    Rows are correlated through :math:`U = L L^\top` and columns through :math:`V = R R^\top`;
-    with :math:`V = I`, the columns are independent draws from
-    :math:`\mathcal{N}(M_{:,d}, U)`.
+    .. math:: \log p(X) = -\tfrac12 \|L^{-1} (X - M)\|_F^2 - D \log|L| - \tfrac{PD}2 \log 2\pi
 
     Args:
         loc: mean :math:`M`, ``(..., P, D)``.
         row_scale_tril: :math:`L`, ``(..., P, P)``.
-        column_scale_tril: :math:`R`, ``(..., D, D)``; ``None`` is the identity.
         validate_args: check arguments and values, at a cost.
 
     >>> features = MatrixNormal(torch.zeros(4, 2), torch.eye(4))
@@ -37,24 +32,19 @@ class MatrixNormal(SeededDistribution):
     (torch.Size([3, 4, 2]), torch.Size([3]))
     """
 
-    arg_constraints: ClassVar[dict[str, constraints.Constraint]] = {
+    parameters: ClassVar[Constraints] = {
         "loc": constraints.independent(constraints.real, 2),
         "row_scale_tril": constraints.lower_cholesky,
-        "column_scale_tril": constraints.lower_cholesky,
     }
     support = constraints.independent(constraints.real, 2)
-    _event_dims: ClassVar[dict[str, int]] = dict.fromkeys(arg_constraints, 2)
 
     def __init__(
-        self,
-        loc: Tensor,
-        row_scale_tril: Tensor,
-        column_scale_tril: Tensor | None = None,
-        validate_args: bool | None = None,
+        self, loc: Tensor, row_scale_tril: Tensor, validate_args: bool | None = None
     ) -> None:
-        self.loc = loc
-        self.row_scale_tril, self.column_scale_tril = row_scale_tril, column_scale_tril
-        super().__init__(loc.shape[-2:], validate_args)
+        self.loc, self.row_scale_tril = loc, row_scale_tril
+        P, D = (1, 1, *loc.shape)[-2:]
+        self._require_shapes(loc=(P, D), row_scale_tril=(P, P))
+        super().__init__((P, D), validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -63,23 +53,17 @@ class MatrixNormal(SeededDistribution):
 
     @property
     def variance(self) -> Tensor:
-        r""":math:`\operatorname{Var}[X_{pd}] = U_{pp} V_{dd}`, ``(*batch_shape, P, D)``."""
+        r""":math:`\operatorname{Var}[X_{pd}] = U_{pp}`, ``(*batch_shape, P, D)``."""
         variance = self.row_scale_tril.square().sum(-1).unsqueeze(-1)
-        if self.column_scale_tril is not None:
-            variance = variance * self.column_scale_tril.square().sum(-1).unsqueeze(-2)
         return variance.expand(*self.batch_shape, *self.event_shape)
 
     def rsample(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
-        r"""Draw :math:`M + L E R^\top`, ``(*sample_shape, *batch_shape, P, D)``, differentiably."""
-        noise = standard_normal(
-            self._extended_shape(sample_shape), self.loc.dtype, self.loc.device, generator
-        )
-        deviation = self.row_scale_tril @ noise
-        if self.column_scale_tril is not None:
-            deviation = deviation @ self.column_scale_tril.mT
-        return self.loc + deviation
+        r"""Draw :math:`M + L E`, ``(*sample_shape, *batch_shape, P, D)``, differentiably."""
+        shape = self._extended_shape(sample_shape)
+        noise = standard_normal(shape, self.loc.dtype, self.loc.device, generator)
+        return self.loc + self.row_scale_tril @ noise
 
     def log_prob(self, value: Tensor) -> Tensor:
         r"""Log density of ``value``, ``(..., P, D)``; broadcasts with ``batch_shape``."""
@@ -88,42 +72,5 @@ class MatrixNormal(SeededDistribution):
         num_rows, num_columns = self.event_shape
         whitened = linalg.solve_lower(self.row_scale_tril, value - self.loc)
         log_volume = 0.5 * num_columns * linalg.log_det(self.row_scale_tril)
-        if self.column_scale_tril is not None:
-            whitened = linalg.solve_lower(self.column_scale_tril, whitened.mT)
-            log_volume = log_volume + 0.5 * num_rows * linalg.log_det(self.column_scale_tril)
         constant = 0.5 * num_rows * num_columns * math.log(2.0 * math.pi)
         return -0.5 * whitened.square().sum((-2, -1)) - log_volume - constant
-
-    def __repr__(self) -> str:
-        return (
-            f"MatrixNormal(event_shape={tuple(self.event_shape)}, "
-            f"batch_shape={tuple(self.batch_shape)})"
-        )
-
-    def _validate_sample(self, value: Tensor) -> None:
-        if value.shape[-2:] != self.event_shape:
-            raise ValueError(
-                f"The value given to log_prob of {self!r} has shape {tuple(value.shape)}; its last "
-                f"two dimensions have to be {tuple(self.event_shape)}."
-            )
-        if not bool(value.detach().isfinite().all()):
-            raise ValueError(f"The value given to log_prob of {self!r} holds NaN or infinity.")
-
-    def _check_arguments(self) -> None:
-        loc = self.loc
-        if loc.ndim < 2:
-            raise ValueError(f"loc of MatrixNormal has shape {tuple(loc.shape)}; give (..., P, D).")
-        if not bool(loc.detach().isfinite().all()):
-            raise ValueError("loc of MatrixNormal holds NaN or infinite values.")
-        for name, size, side in (
-            ("row_scale_tril", loc.shape[-2], "rows"),
-            ("column_scale_tril", loc.shape[-1], "columns"),
-        ):
-            scale_tril = getattr(self, name)
-            if scale_tril is None:
-                continue
-            check_scale_tril(scale_tril, name, "MatrixNormal")
-            if (own := scale_tril.shape[-1]) != size:
-                raise ValueError(
-                    f"{name} of MatrixNormal is {own} x {own}, but loc has {size} {side}."
-                )

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.types import _size
 
 from deepwishart.distributions.bartlett import concentrations, sample_factor
-from deepwishart.distributions.gram import NO_SAMPLE_SHAPE, GramDistribution
+from deepwishart.distributions.gram import GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.wishart import log_density_of_root
 
@@ -41,7 +41,7 @@ class Wishart(GramDistribution):
     @property
     def mean(self) -> Tensor:
         r""":math:`\nu \Sigma`, ``(*batch_shape, P, P)``."""
-        return self.df[..., None, None] * self.covariance_matrix
+        return self._degrees * self.covariance_matrix
 
     @property
     def variance(self) -> Tensor:
@@ -49,16 +49,16 @@ class Wishart(GramDistribution):
         sigma = self.covariance_matrix
         diagonal = sigma.diagonal(dim1=-2, dim2=-1)
         products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
-        return self.df[..., None, None] * (sigma.square() + products)
+        return self._degrees * (sigma.square() + products)
 
     def rsample_root(
-        self, sample_shape: _size = NO_SAMPLE_SHAPE, *, generator: torch.Generator | None = None
+        self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:
         r"""Draw :math:`\Lambda = L A` with :math:`A` the Bartlett factor (Secs. 2.2 and 3.1)."""
-        alpha = concentrations(self._df, self.rank, self.scale_tril)
+        alpha = concentrations(self.df, self.rank, self.scale_tril)
         shape = torch.Size(sample_shape) + self.batch_shape
-        return self.scale_tril @ sample_factor(shape, self.dimension, alpha, generator=generator)
+        return self.scale_tril @ sample_factor(shape, self.dimension, alpha, generator)
 
     def _log_prob_root(self, root: Tensor) -> Tensor:
         whitened = linalg.solve_lower(self.scale_tril, root)
-        return log_density_of_root(root, whitened, linalg.log_det(self.scale_tril), self._df)
+        return log_density_of_root(root, whitened, linalg.log_det(self.scale_tril), self.df)

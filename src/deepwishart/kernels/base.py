@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from deepwishart._support.parameters import KERNEL_LOGARITHM, Declarations
-from deepwishart.kernels.elementary import symmetric_with_diagonal
 from deepwishart.kernels.points import (
     Inducing,
     Points,
@@ -38,7 +38,6 @@ class Kernel(nn.Module, ABC):
     A kernel with a lengthscale per feature (ARD) sets ``num_features`` and scales the features in
     :meth:`prepare`; it has no Gram form.
 
-    >>> import torch
     >>> class Quadratic(Kernel):
     ...     def elementwise(self, g_xx, g_xy, g_yy):
     ...         return g_xy.square()
@@ -100,7 +99,11 @@ class Kernel(nn.Module, ABC):
         It is exactly symmetric, and its diagonal without jitter is exactly :meth:`diagonal`.
         """
         cross = formed(self.cross(*with_themselves(points), variance=variance))
-        matrix = symmetric_with_diagonal(cross, self.diagonal(points, variance=variance))
+        # Products are symmetric, and distances of points to themselves 0, only up to rounding;
+        # both can cost a Cholesky factorisation.
+        identity = torch.eye(cross.shape[-1], dtype=torch.bool, device=cross.device)
+        diagonal = self.diagonal(points, variance=variance).unsqueeze(-1)
+        matrix = torch.where(identity, diagonal, (cross + cross.mT) * 0.5)
         return linalg.add_jitter(matrix, jitter) if jitter else matrix
 
     def __add__(self, other: Kernel) -> Sum:

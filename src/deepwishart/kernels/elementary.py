@@ -1,4 +1,4 @@
-r"""The few formulas that several kernels share."""
+r"""Roots and slopes that stay finite, where the chain rule does not."""
 
 from __future__ import annotations
 
@@ -7,17 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-
-
-def squared_norm(features: Tensor) -> Tensor:
-    r"""Row norms :math:`\sum_\lambda F_{i\lambda}^2`, (..., P, D) to (..., P)."""
-    return features.square().sum(-1)
-
-
-def squared_distance(g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
-    r"""Distances from inner products, :math:`R_{ij} = G_{ii} - 2 G_{ij} + G_{jj}` (section 2.4),
-    clamped at 0, below which only rounding can take it."""
-    return (g_xx + g_yy).sub(g_xy, alpha=2.0).clamp(min=0.0)
 
 
 def safe_sqrt(value: Tensor) -> Tensor:
@@ -53,13 +42,3 @@ class _WithSlope(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         return ctx.times_slope(grad_outputs[0], *ctx.saved_tensors), None, None
-
-
-def symmetric_with_diagonal(matrix: Tensor, diagonal: Tensor) -> Tensor:
-    r"""The mean :math:`(M + M^T)/2`, (..., P, P), with its diagonal replaced.
-
-    Matrix products are symmetric only up to rounding, and a distance of a point to itself is 0 only
-    up to rounding; both facts can cost a Cholesky factorisation.
-    """
-    identity = torch.eye(matrix.shape[-1], dtype=torch.bool, device=matrix.device)
-    return torch.where(identity, diagonal.unsqueeze(-1), (matrix + matrix.mT) * 0.5)

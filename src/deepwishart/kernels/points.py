@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from deepwishart.kernels.elementary import squared_norm
-
 __all__ = ["GramInducing", "GramRows", "Inducing", "Points", "Rows"]
 
 
@@ -55,7 +53,7 @@ Points = Inducing | Rows
 
 def squared_norms(points: Points) -> Tensor:
     """Squared norms ``(..., N)`` of features or of what has a Gram matrix."""
-    return squared_norm(points) if isinstance(points, Tensor) else points.norms
+    return points.square().sum(-1) if isinstance(points, Tensor) else points.norms
 
 
 def inner_products(first: Inducing, second: Rows) -> tuple[Tensor, Tensor, Tensor]:

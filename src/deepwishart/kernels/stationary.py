@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.elementary import squared_distance
 from deepwishart.kernels.points import Inducing, Points, Rows, inner_products
 from deepwishart.numerics.gaussian import Cross
 
@@ -66,11 +65,9 @@ class Stationary(Kernel):
         self.num_features, self.num_inputs = num_features, num_inputs
         self.log_height = log_parameter("height", height, dtype=dtype)
         self.log_lengthscale = log_parameter("lengthscale", lengthscale, num_features, dtype=dtype)
-        self.log_input_lengthscale = (
-            None
-            if num_inputs is None
-            else log_parameter("lengthscale", 1.0, num_inputs, dtype=dtype)
-        )
+        self.log_input_lengthscale = None
+        if num_inputs is not None:
+            self.log_input_lengthscale = log_parameter("lengthscale", 1.0, num_inputs, dtype=dtype)
 
     @abstractmethod
     def profile(self, squared_distance: Tensor) -> Tensor:
@@ -110,20 +107,20 @@ class Stationary(Kernel):
         return features / torch.cat(logarithms).exp()
 
     def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
-        if isinstance(first, Tensor) and isinstance(second, Tensor):
-            centre = centre_of(first)
-            first, second = first - centre, second - centre
-            if self.num_inputs is not None:
-                return self._joined(first, second) * variance
-        return super().cross(first, second, variance=variance)
-
-    def _joined(self, first: Tensor, second: Tensor) -> Tensor:
-        """The product of two correlations, of features and of inputs, with the height."""
-        alone = [first.shape[-1] - (self.num_inputs or 0)]
-        sides = (self.prepare(points).tensor_split(alone, dim=-1) for points in (first, second))
+        if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+            return super().cross(first, second, variance=variance)
+        # Distances from the mean row, a constant, are the same, and the terms of
+        # G_ii - 2 G_ij + G_jj small, so that cancellation leaves little rounding.
+        centre = first.detach().mean(-2, keepdim=True)
+        first, second = first - centre, second - centre
+        if self.num_inputs is None:
+            return super().cross(first, second, variance=variance)
+        sides = (
+            self.prepare(side).tensor_split([-self.num_inputs], -1) for side in (first, second)
+        )
         distances = (squared_distance(*inner_products(*pair)) for pair in zip(*sides, strict=True))
         of_features, of_inputs = (self.profile(distance) for distance in distances)
-        return self.height * of_features * of_inputs
+        return self.height * of_features * of_inputs * variance
 
     def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
         if isinstance(points, Tensor):
@@ -131,8 +128,7 @@ class Stationary(Kernel):
         return super().diagonal(points, variance=variance)
 
 
-def centre_of(features: Tensor) -> Tensor:
-    r"""The mean row, (..., P, D) to (..., 1, D), as a constant. Subtracting it changes neither
-    distances nor gradients; it keeps the terms of :math:`G_{ii} - 2 G_{ij} + G_{jj}` small, and
-    with them the rounding that cancellation leaves."""
-    return features.detach().mean(-2, keepdim=True)
+def squared_distance(g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
+    r"""Distances from inner products, :math:`R_{ij} = G_{ii} - 2 G_{ij} + G_{jj}` (section 2.4),
+    clamped at 0, below which only rounding can take it."""
+    return (g_xx + g_yy).sub(g_xy, alpha=2.0).clamp(min=0.0)

@@ -2,28 +2,25 @@ r"""The deep Wishart process layer whose posterior stays where its features were
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from deepwishart.distributions import AnchoredWishart
 from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
-from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
+from deepwishart.layers.gaussian import ConditionalSample
 from deepwishart.layers.global_inducing import PseudoObservations
-from deepwishart.layers.wishart import observed_factor
-from deepwishart.numerics import linalg
+from deepwishart.layers.wishart import LEAST_NOISE, BartlettLayer
 from deepwishart.numerics.anchored import draw_anchored
 from deepwishart.random import Randomness
 
 __all__ = ["AnchoredLayer"]
 
-_LEAST_NOISE = 0.03  # of a start, relative to the prior's variance
 
-
-class AnchoredLayer(GaussianLayer):
+class AnchoredLayer(BartlettLayer):
     r""":math:`P(G_\ell \mid G_{\ell-1}) = \mathcal W(\tfrac1\nu K(G_{\ell-1}), \nu)`, the prior of
     :class:`~deepwishart.layers.WishartLayer`, with the posterior
     :class:`~deepwishart.distributions.AnchoredWishart`:
@@ -45,13 +42,8 @@ class AnchoredLayer(GaussianLayer):
     :math:`\alpha, \beta` alone.
 
     Args:
-        kernel: kernel applied to the previous layer.
-        width: degrees of freedom :math:`\nu`.
-        num_inducing: number of inducing points P.
-        sticking_the_landing: score the gamma variables with :math:`\alpha, \beta` detached.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ii}`.
-        dtype: of the parameters.
+        kernel, width, num_inducing, dtype: as in :class:`BartlettLayer`.
+        **options: ``sticking_the_landing``, ``name`` and ``jitter``, likewise.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> layer = AnchoredLayer(SquaredExponential(dtype=torch.float64), 3, num_inducing=5)
@@ -67,19 +59,12 @@ class AnchoredLayer(GaussianLayer):
         width: int,
         num_inducing: int,
         *,
-        sticking_the_landing: bool = True,
-        name: str = "layer 1",
-        jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
+        **options: Any,
     ) -> None:
-        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
-        self.sticking_the_landing = sticking_the_landing
-        rank = min(width, num_inducing)
-        alpha = 0.5 * (width - torch.arange(rank, dtype=dtype))
-        self.log_concentration = nn.Parameter(alpha.log())
-        self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
-        zero = torch.zeros(num_inducing, rank, dtype=dtype)
-        self.pseudo = PseudoObservations(zero, precision=width / _LEAST_NOISE)
+        super().__init__(kernel, width, num_inducing, dtype=dtype, **options)
+        zero = torch.zeros(num_inducing, self.rank, dtype=dtype)
+        self.pseudo = PseudoObservations(zero, precision=width / LEAST_NOISE)
 
     def posterior(self, covariance: Tensor) -> AnchoredWishart:
         r""":math:`Q(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii}`, jitter included."""
@@ -96,7 +81,7 @@ class AnchoredLayer(GaussianLayer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
-        covariance = self.covariance.inducing(inducing, self.jitter)
+        covariance = self.covariance(inducing)
         alpha, targets = self.log_concentration.exp(), self.pseudo.targets
         batch = torch.Size([random.num_samples])
         gamma, epsilon = factor_noise(batch, len(targets), alpha, random.generator)
@@ -122,11 +107,7 @@ class AnchoredLayer(GaussianLayer):
         Gamma-distributed squares of the diagonal have their mean at the square of what the
         observations expect, and at least at :math:`\lambda/(1 + \lambda)` times the prior's.
         """
-        rank, noise = self.pseudo.targets.shape[-1], max(_LEAST_NOISE, noise)
-        covariance = self.covariance.inducing(inducing, self.jitter)
-        lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
-        tau2, alpha = noise * self.variance, self.log_concentration.exp()
-        rotated, centre = observed_factor(lower, features, tau2, noise, alpha, self.name)
-        self.pseudo.set(rotated, 1.0 / tau2)
-        self.log_rate.copy_(self.log_concentration - 2.0 * centre.diagonal().log())
-        return nn.functional.pad(lower @ centre, (0, self.width - rank))
+        noise = max(LEAST_NOISE, noise)
+        lower, rotated, centre = self.observed_factor(inducing, features, noise)
+        self.pseudo.set(rotated, 1.0 / (noise * self.variance))
+        return self.padded(lower @ centre)

@@ -10,19 +10,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
+from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
+from deepwishart.numerics import linalg
+from deepwishart.numerics.gaussian import Cross, formed
 from deepwishart.random import Randomness, RowRandomness
 
-__all__ = ["GramInducing", "GramRows", "Inducing", "Layer", "LayerSample", "NamedPart", "Rows"]
+__all__ = [
+    "GramInducing",
+    "GramRows",
+    "Inducing",
+    "KernelPart",
+    "Layer",
+    "LayerSample",
+    "NamedPart",
+    "Rows",
+]
 
 
 class LayerSample(ABC):
     """Posterior samples of a layer at the inducing points.
 
+    >>> import torch
     >>> from deepwishart.kernels import SquaredExponential
     >>> from deepwishart.layers import GlobalInducingLayer
     >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
@@ -53,19 +66,68 @@ class LayerSample(ABC):
 
 
 class NamedPart(nn.Module):
-    """A part of a model that errors can name."""
+    """A part of a model that errors can name: of ``width`` columns, of features or of latent
+    functions, with a relative ``jitter`` on kernel matrices."""
 
-    #: What errors call it.
-    name: str
-    #: Relative jitter on its kernel matrices.
-    jitter: float
+    def __init__(self, width: int, *, name: str, jitter: float) -> None:
+        super().__init__()
+        self.width = width
+        self.name = name
+        self.jitter = jitter
 
 
-class Layer(NamedPart, ABC):
+class KernelPart(NamedPart):
+    r"""A part with a kernel on what is below it, and the covariance :math:`\Sigma = s K`.
+
+    Its prior is :math:`P(F) = \prod_\lambda \mathcal N(f_\lambda; 0, s K)`, unless a subclass has
+    another. ``variance`` is :math:`s`: :math:`1/\nu` in hidden layers, so that :math:`F F^\top` is
+    the Gram matrix :math:`G` of the paper, and 1 in the output layer.
+    """
+
+    def __init__(
+        self, kernel: Kernel, width: int, *, variance: float, name: str, jitter: float
+    ) -> None:
+        super().__init__(width, name=name, jitter=jitter)
+        self.kernel = kernel
+        self.variance = variance
+
+    def covariance(self, inducing: Inducing, jitter: float | None = None) -> Tensor:
+        r""":math:`\Sigma_{ii}` with relative jitter, this part's if ``None``."""
+        jitter = self.jitter if jitter is None else jitter
+        return self.kernel.square(inducing, jitter=jitter, variance=self.variance)
+
+    def row_covariance(self, inducing: Inducing, rows: Rows) -> tuple[Cross, Tensor]:
+        r""":math:`\Sigma_{it}`, possibly not yet formed, and the diagonal of
+        :math:`\Sigma_{tt}`."""
+        cross = self.kernel.cross(inducing, rows, variance=self.variance)
+        return cross, self.kernel.diagonal(rows, variance=self.variance)
+
+    def joint_covariance(self, inducing: Inducing, rows: Rows) -> tuple[Tensor, Tensor]:
+        r""":math:`\Sigma_{it}` and all of :math:`\Sigma_{tt}`, of rows sampled jointly."""
+        cross = self.kernel.cross(inducing, rows, variance=self.variance)
+        return formed(cross), self.kernel.square(rows, variance=self.variance)
+
+    def prior(self, kernel_matrix: Tensor) -> Distribution:
+        """The prior at points whose kernel matrix is ``(..., N, N)``."""
+        covariance = linalg.add_jitter(kernel_matrix, self.jitter) * self.variance
+        lower = linalg.cholesky(covariance, what=f"the prior of {self.name}")
+        return MatrixNormal(lower.new_zeros(*lower.shape[:-1], self.width), lower)
+
+
+class Layer(KernelPart, ABC):
     r"""One step of Algorithm 1: :math:`G_{ii} \sim \mathrm Q`, then rows given :math:`G_{ii}`.
 
-    Check a layer of your own with :func:`deepwishart.testing.check_layer`.
+    A subclass states its posterior; ``examples/custom_layer.py`` has one in thirty lines. Check
+    yours with :func:`deepwishart.testing.check_layer`.
 
+    Args:
+        kernel: the kernel :math:`K` that is applied to the layer below.
+        width: number of columns :math:`\nu`.
+        variance: :math:`s` of the covariance :math:`\Sigma = s K`; :math:`1/\nu` if ``None``.
+        name: what error messages call the layer.
+        jitter: relative jitter on kernel matrices.
+
+    >>> import torch
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
     >>> model = dw.build("dwp", X, X.sin(), depth=3, width=2, num_inducing=5)
@@ -79,8 +141,17 @@ class Layer(NamedPart, ABC):
     (torch.Size([4]), torch.Size([4, 5, 2]), torch.Size([4, 20, 2]))
     """
 
-    #: The kernel that is applied to the layer below.
-    kernel: Kernel
+    def __init__(
+        self,
+        kernel: Kernel,
+        width: int,
+        *,
+        variance: float | None = None,
+        name: str = "layer 1",
+        jitter: float = 1e-6,
+    ) -> None:
+        variance = 1.0 / width if variance is None else variance
+        super().__init__(kernel, width, variance=variance, name=name, jitter=jitter)
 
     @abstractmethod
     def sample(
@@ -108,7 +179,3 @@ class Layer(NamedPart, ABC):
         Returns:
             This layer's starting values, for the next layer.
         """
-
-    @abstractmethod
-    def prior(self, kernel_matrix: Tensor) -> torch.distributions.Distribution:
-        """Prior of this layer at points whose kernel matrix is ``(..., N, N)``."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +37,12 @@ from torch import Tensor, nn
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
-from deepwishart.layers.output import GaussianOutputLayer, OutputSample, Summary
+from deepwishart.layers.gaussian import GaussianSample, JointMoments, KernelSample
+from deepwishart.layers.output import KernelOutputLayer, OutputSample, Summary
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.collapsed import explained, row_sums
-from deepwishart.numerics.gaussian import Cross, formed
+from deepwishart.numerics.gaussian import formed
 from deepwishart.numerics.rows import condition_on_form
 from deepwishart.random import Randomness
 
@@ -62,7 +62,7 @@ class _Sums(NamedTuple):
     number: Tensor
 
 
-class CollapsedOutputLayer(GaussianOutputLayer):
+class CollapsedOutputLayer(KernelOutputLayer):
     r"""A Gaussian process whose inducing outputs :math:`u` and values :math:`f` are integrated out;
     nothing is learned but its kernel.
 
@@ -74,9 +74,8 @@ class CollapsedOutputLayer(GaussianOutputLayer):
         width: number of target columns.
         inducing_inputs: inducing points of its own, ``(P, D_in)``, to start from (``dsvi``);
             ``None`` for those of the layer below.
-        bound: ``"titsias2009"``, linear in what is unexplained, or ``"tight"``.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ii}`.
+        **options: ``bound``, ``name`` and ``jitter`` of
+            :class:`~deepwishart.layers.output.KernelOutputLayer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> layer = CollapsedOutputLayer(SquaredExponential(dtype=torch.float64), width=1)
@@ -96,17 +95,9 @@ class CollapsedOutputLayer(GaussianOutputLayer):
     inducing_inputs: nn.Parameter | None
 
     def __init__(
-        self,
-        kernel: Kernel,
-        width: int,
-        *,
-        inducing_inputs: Tensor | None = None,
-        bound: str = "titsias2009",
-        name: str = "the output layer",
-        jitter: float = 1e-6,
+        self, kernel: Kernel, width: int, *, inducing_inputs: Tensor | None = None, **options: Any
     ) -> None:
-        super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
-        self.bound = bound
+        super().__init__(kernel, width, **options)
         own = None if inducing_inputs is None else nn.Parameter(inducing_inputs.clone())
         self.register_parameter("inducing_inputs", own)
 
@@ -119,20 +110,16 @@ class CollapsedOutputLayer(GaussianOutputLayer):
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> CollapsedSample:
         inducing = inducing if self.inducing_inputs is None else self.inducing_inputs
-        covariance = self.covariance.inducing(inducing, self.jitter)
-        what = f"the kernel matrix of {self.name}"
-        known = inducing, covariance
-        if self.bound == "tight":
-            inverse = linalg.factor(covariance, what=what).inverse
-            return TightCollapsedSample(self, *known, inverse, covariance.new_zeros(()))
-        inverse = linalg.factor(covariance.detach(), what=what).inverse
-        return CollapsedSample(self, *known, inverse, covariance.new_zeros(()))
+        covariance = self.covariance(inducing)
+        # The linear bound is made of sums over rows alone, which know the factor's gradient.
+        known = covariance if self.tight else covariance.detach()
+        inverse = linalg.factor(known, what=f"the kernel matrix of {self.name}").inverse
+        return CollapsedSample(self, inducing, covariance, inverse, covariance.new_zeros(()))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class CollapsedSample(OutputSample):
-    r"""The kernel matrix :math:`K_{ii}` of the sampled inducing points, with :math:`L^{-1}`, of
-    which the sums over rows need no gradient."""
+    r"""The kernel matrix :math:`K_{ii}` of the sampled inducing points, with :math:`L^{-1}`."""
 
     layer: CollapsedOutputLayer
     inputs: Inducing
@@ -141,16 +128,18 @@ class CollapsedSample(OutputSample):
     log_ratio: Tensor
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
-        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        cross, own = self.layer.row_covariance(self.inputs, rows)
         gram, products = row_sums(self.covariance, self.inverse, cross, targets)
-        loss = self.loss(cross, own, gram, _noise(likelihood))
-        number = targets.new_tensor(targets.shape[0])
+        noise, number = _noise(likelihood), targets.new_tensor(targets.shape[0])
+        if self.layer.tight:
+            # As squares of a product: quadratic forms round by more than the noise may be.
+            known = (self.inverse @ formed(cross)).square().sum(-2)
+            unexplained = (own - known).clamp_min(0.0).unsqueeze(-1)
+            loss = 0.5 * (unexplained / noise).log1p().sum(-2)
+        else:
+            unexplained = own.sum(-1) - gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+            loss = 0.5 * unexplained.unsqueeze(-1) / noise
         return _Sums(gram, products, loss, targets.square().sum(0), number)
-
-    def loss(self, cross: Cross, own: Tensor, gram: Tensor, noise: Tensor) -> Tensor:
-        r""":math:`\tfrac12 \sum_t d_t / \sigma^2`, ``(..., D)``."""
-        unexplained = own.sum(-1) - gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-        return 0.5 * unexplained.unsqueeze(-1) / noise
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
         sums, noise = _Sums(*summary), _noise(likelihood)
@@ -182,19 +171,8 @@ class CollapsedSample(OutputSample):
         return CollapsedFunction(*known, fitted, weights, by_forms)
 
 
-class TightCollapsedSample(CollapsedSample):
-    """With the logarithm of what is unexplained, row by row."""
-
-    def loss(self, cross: Cross, own: Tensor, gram: Tensor, noise: Tensor) -> Tensor:
-        r""":math:`\tfrac12 \sum_t \log(1 + d_t / \sigma^2)`, ``(..., D)``."""
-        # As squares of a product: quadratic forms round by more than the noise may be.
-        explained = (self.inverse @ formed(cross)).square().sum(-2)
-        unexplained = (own - explained).clamp_min(0.0)
-        return 0.5 * (unexplained.unsqueeze(-1) / noise).log1p().sum(-2)
-
-
-@dataclass(frozen=True)
-class CollapsedFunction(GaussianSample):
+@dataclass(eq=False)
+class CollapsedFunction(KernelSample):
     r"""The posterior of the function given all training rows, per posterior sample: with
     :math:`a_t = L^{-1} k_{it}`,
 
@@ -206,7 +184,6 @@ class CollapsedFunction(GaussianSample):
     the rounding of quadratic forms, which are several times faster than two products.
     """
 
-    layer: GaussianPrior
     inverse: Tensor
     fitted: Tensor
     weights: Tensor
@@ -222,7 +199,7 @@ class CollapsedFunction(GaussianSample):
         return list(zip(forms.unbind(-3), solved, strict=True))
 
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
-        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        cross, own = self.layer.row_covariance(self.inputs, rows)
         if self.by_forms and not torch.is_grad_enabled():
             columns = [condition_on_form(*form, cross, own) for form in self._forms]
             means, variances = zip(*columns, strict=True)
@@ -235,13 +212,8 @@ class CollapsedFunction(GaussianSample):
         mean = projected.squeeze(-3).mT @ self.weights
         return mean, torch.maximum(variance, floor).mT
 
-    def unexplained(self, rows: Rows) -> Tensor:
-        cross, own = self.layer.covariance.rows(self.inputs, rows)
-        explained = (self.inverse @ formed(cross)).square().sum(-2)
-        return (own - explained).clamp_min(0.0).unsqueeze(-1)
-
     def joint_moments(self, rows: Rows) -> JointMoments:
-        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        cross, square = self.layer.joint_covariance(self.inputs, rows)
         projected = (self.inverse @ cross).unsqueeze(-3)
         spread = self.fitted @ projected
         covariance = square.unsqueeze(-3) - projected.mT @ projected + spread.mT @ spread

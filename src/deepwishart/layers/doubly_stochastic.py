@@ -12,22 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import (
-    Covariance,
-    GaussianLayer,
-    GaussianPrior,
-    JointMoments,
-    KernelSample,
-)
-from deepwishart.layers.output import InducingOutputLayer, InducingOutputSample
+from deepwishart.layers.base import Inducing, KernelPart, Layer, Rows
+from deepwishart.layers.gaussian import JointMoments, KernelSample
+from deepwishart.layers.output import InducingOutputSample, KernelOutputLayer
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
@@ -38,7 +32,7 @@ _LEAST_NOISE = _LEAST_ROOT = 1e-2  # of a start: relative to the prior's varianc
 _OUTPUT_ROOT = 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class DoublyStochasticSample(KernelSample):
     r"""Rows given :math:`L^{-1}`, the mean :math:`m` or a draw of :math:`e`, and :math:`R` where
     :math:`e` was integrated out."""
@@ -55,7 +49,7 @@ class DoublyStochasticSample(KernelSample):
 
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Mean and variance of each row, ``(..., N, D)`` both."""
-        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        cross, own = self.layer.row_covariance(self.inputs, rows)
         projected = self.inverse @ formed(cross)
         floor = torch.finfo(own.dtype).eps * own.detach()
         variance = torch.maximum(own - projected.square().sum(-2), floor).unsqueeze(-1)
@@ -67,7 +61,7 @@ class DoublyStochasticSample(KernelSample):
         return self._mean(projected, rows), variance
 
     def joint_moments(self, rows: Rows) -> JointMoments:
-        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        cross, square = self.layer.joint_covariance(self.inputs, rows)
         projected = self.inverse @ cross
         covariance = (square - projected.mT @ projected).unsqueeze(-3)
         if self.root is not None:
@@ -102,21 +96,8 @@ class WhitenedInducing(nn.Module):
         return self.root_lower.tril(-1) + torch.diag_embed(self.log_root_diagonal.exp())
 
     @torch.no_grad()
-    def set(self, mean: Tensor, root: Tensor) -> None:
-        r"""Set :math:`m` ``(P, width)`` and the lower-triangular :math:`R` ``(width, P, P)``."""
-        self.mean.copy_(mean)
-        self.root_lower.copy_(root)
-        self.log_root_diagonal.copy_(root.diagonal(dim1=-2, dim2=-1).log())
-
-    @torch.no_grad()
     def start_from(
-        self,
-        prior: Covariance,
-        jitter: float,
-        inputs: Tensor,
-        features: Tensor,
-        ridge: float,
-        root: float,
+        self, layer: KernelPart, inputs: Tensor, features: Tensor, ridge: float, root: float
     ) -> None:
         r"""Start at the GP regression on ``features`` at the inducing inputs, which become
         ``inputs``: :math:`m = L^\top (\Sigma + \lambda \bar k I)^{-1} F`, with ``ridge``
@@ -124,14 +105,14 @@ class WhitenedInducing(nn.Module):
         identity."""
         self.log_root_diagonal.fill_(math.log(root))
         self.inputs.copy_(inputs)
-        covariance = prior.inducing(inputs, jitter)
+        covariance = layer.covariance(inputs)
         lower = linalg.cholesky(covariance)
         noisy = linalg.cholesky(linalg.add_jitter(covariance, ridge))
         self.mean.copy_(lower.mT @ torch.cholesky_solve(features, noisy))
 
     def sample(
         self,
-        layer: GaussianPrior,
+        layer: KernelPart,
         mean_weights: Tensor | None,
         random: Randomness,
         integrate: bool,
@@ -139,7 +120,7 @@ class WhitenedInducing(nn.Module):
         r"""With :math:`e` integrated out, when the ratio is
         :math:`-\sum_d \mathrm{KL}(q(e_d) \| \mathcal N(0, I))`, or drawn as
         :math:`e_d = m_d + R_d \epsilon_d`."""
-        covariance = layer.covariance.inducing(self.inputs, layer.jitter)
+        covariance = layer.covariance(self.inputs)
         inverse = linalg.factor(covariance, what=f"the kernel matrix of {layer.name}").inverse
         root, whitened = self.root, self.mean
         given: tuple[Tensor, Tensor | None] = (whitened, root)
@@ -154,7 +135,7 @@ class WhitenedInducing(nn.Module):
         return DoublyStochasticSample(layer, self.inputs, ratio, inverse, *given, mean_weights)
 
 
-class DoublyStochasticLayer(GaussianLayer):
+class DoublyStochasticLayer(Layer):
     r"""Hidden layer. It ignores what the previous layer says about inducing points: its inducing
     inputs are parameters. The fixed matrix :math:`W` is the linear mean function with which
     Salimbeni & Deisenroth make depth trainable; without it the prior is the deep Wishart process's.
@@ -164,8 +145,7 @@ class DoublyStochasticLayer(GaussianLayer):
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
         mean_weights: :math:`W`, ``(D_in, width)``, or ``None`` for a zero mean.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ZZ}`.
+        **options: ``name`` and ``jitter`` of :class:`~deepwishart.layers.Layer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> inputs = torch.linspace(-1, 1, 5)[:, None]
@@ -186,10 +166,9 @@ class DoublyStochasticLayer(GaussianLayer):
         width: int,
         *,
         mean_weights: Tensor | None = None,
-        name: str = "layer 1",
-        jitter: float = 1e-6,
+        **options: Any,
     ) -> None:
-        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
+        super().__init__(kernel, width, **options)
         self.whitened = WhitenedInducing(inducing_inputs, width)
         self.register_buffer("mean_weights", mean_weights)
 
@@ -209,20 +188,19 @@ class DoublyStochasticLayer(GaussianLayer):
             features = inducing @ self.mean_weights
             target = torch.zeros_like(features)
         root = max(_LEAST_ROOT, (noise / (1.0 + noise)) ** 0.5)
-        self.whitened.start_from(self.covariance, self.jitter, inducing, target, ridge, root)
+        self.whitened.start_from(self, inducing, target, ridge, root)
         return features
 
 
-class DoublyStochasticOutputLayer(InducingOutputLayer):
+class DoublyStochasticOutputLayer(KernelOutputLayer):
     r"""Output layer, with inducing points of its own.
 
     Args:
         kernel: kernel applied to the previous layer's features.
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
-        bound: as in :class:`~deepwishart.layers.GPOutputLayer`.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ZZ}`.
+        **options: ``bound``, ``name`` and ``jitter`` of
+            :class:`~deepwishart.layers.output.KernelOutputLayer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> x = torch.linspace(-1, 1, 5)[:, None]
@@ -231,26 +209,16 @@ class DoublyStochasticOutputLayer(InducingOutputLayer):
     torch.Size([5, 1])
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        inducing_inputs: Tensor,
-        width: int,
-        *,
-        bound: str = "titsias2009",
-        name: str = "the output layer",
-        jitter: float = 1e-6,
-    ) -> None:
-        super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
-        self.bound = bound
+    def __init__(self, kernel: Kernel, inducing_inputs: Tensor, width: int, **options: Any) -> None:
+        super().__init__(kernel, width, **options)
         self.whitened = WhitenedInducing(inducing_inputs, width)
 
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
         assert isinstance(inducing, Tensor)
-        options = (inducing, latents, 1.0 / precision, _OUTPUT_ROOT)
-        self.whitened.start_from(self.covariance, self.jitter, *options)
+        self.whitened.start_from(self, inducing, latents, 1.0 / precision, _OUTPUT_ROOT)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
-        return self.outputs(self.whitened.sample(self, None, random, integrate))
+        function = self.whitened.sample(self, None, random, integrate)
+        return InducingOutputSample(function, self.tight)

@@ -12,13 +12,14 @@ with precision :math:`\Lambda = M M^\top`, shared by all columns. With :math:`\S
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing
-from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
+from deepwishart.layers.base import Inducing, Layer
+from deepwishart.layers.gaussian import ConditionalSample
 from deepwishart.numerics import linalg
 from deepwishart.numerics.observe import Observations, observe
 from deepwishart.numerics.rows import Conditional
@@ -87,7 +88,7 @@ class PseudoObservations(nn.Module):
         return Conditional.of(covariance, prior.inverse, u), log_ratio
 
 
-class GlobalInducingLayer(GaussianLayer):
+class GlobalInducingLayer(Layer):
     r"""Hidden layer of the deep GP, with exactly the prior of
     :class:`~deepwishart.layers.WishartLayer`:
 
@@ -100,8 +101,7 @@ class GlobalInducingLayer(GaussianLayer):
         kernel: kernel applied to the previous layer.
         pseudo_targets: initial :math:`v`, ``(P, width)``.
         precision: initial precision of the pseudo-targets, per unit of prior variance.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ii}`.
+        **options: ``name`` and ``jitter`` of :class:`~deepwishart.layers.Layer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
@@ -112,23 +112,15 @@ class GlobalInducingLayer(GaussianLayer):
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        pseudo_targets: Tensor,
-        *,
-        precision: float = 100.0,
-        name: str = "layer 1",
-        jitter: float = 1e-6,
+        self, kernel: Kernel, pseudo_targets: Tensor, *, precision: float = 100.0, **options: Any
     ) -> None:
-        width = pseudo_targets.shape[1]
-        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
-        self.pseudo = PseudoObservations(pseudo_targets, precision * width)
+        super().__init__(kernel, pseudo_targets.shape[1], **options)
+        self.pseudo = PseudoObservations(pseudo_targets, precision * self.width)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
-        covariance = self.covariance.inducing(inducing, self.jitter)
-        given, log_ratio = self.pseudo.draw(covariance, random, self.name)
+        given, log_ratio = self.pseudo.draw(self.covariance(inducing), random, self.name)
         return ConditionalSample(self, inducing, log_ratio, given)
 
     @torch.no_grad()

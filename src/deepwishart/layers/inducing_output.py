@@ -2,19 +2,21 @@ r"""The output layer with learned pseudo-observations, for any likelihood and fo
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor
 
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing
 from deepwishart.layers.gaussian import ConditionalSample, ProjectedSample
 from deepwishart.layers.global_inducing import PseudoObservations
-from deepwishart.layers.output import InducingOutputLayer, InducingOutputSample
+from deepwishart.layers.output import InducingOutputSample, KernelOutputLayer
 from deepwishart.random import Randomness
 
 __all__ = ["GPOutputLayer"]
 
 
-class GPOutputLayer(InducingOutputLayer):
+class GPOutputLayer(KernelOutputLayer):
     r"""The output layer of the paper, with :math:`u` integrated out.
 
     Given the layer below, everything about :math:`u` is Gaussian
@@ -33,11 +35,10 @@ class GPOutputLayer(InducingOutputLayer):
         kernel: kernel applied to the previous layer.
         pseudo_targets: initial :math:`v`, one column for each of the likelihood's latent functions.
         precision: initial precision of the pseudo-targets.
-        bound: ``"titsias2009"``, linear in what inducing points leave unexplained, or ``"tight"``
-            (:class:`~deepwishart.layers.output.TightInducingOutputSample`), which factorises
-            :math:`K_{ii}` after all.
-        name: how errors call this layer.
-        jitter: relative jitter, used only where rows are sampled jointly or :math:`u` is drawn.
+        **options: ``bound``, ``name`` and ``jitter`` of
+            :class:`~deepwishart.layers.output.KernelOutputLayer`. A tight bound factorises
+            :math:`K_{ii}` after all; jitter is used only where that is factorised, and where rows
+            are sampled jointly or :math:`u` is drawn.
 
     >>> import torch
     >>> from deepwishart.kernels import SquaredExponential
@@ -50,17 +51,9 @@ class GPOutputLayer(InducingOutputLayer):
     """
 
     def __init__(
-        self,
-        kernel: Kernel,
-        pseudo_targets: Tensor,
-        *,
-        precision: float = 9.0,
-        bound: str = "titsias2009",
-        name: str = "the output layer",
-        jitter: float = 1e-6,
+        self, kernel: Kernel, pseudo_targets: Tensor, *, precision: float = 9.0, **options: Any
     ) -> None:
-        super().__init__(kernel, pseudo_targets.shape[1], variance=1.0, name=name, jitter=jitter)
-        self.bound = bound
+        super().__init__(kernel, pseudo_targets.shape[1], **options)
         self.pseudo = PseudoObservations(pseudo_targets, precision)
 
     def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
@@ -70,10 +63,10 @@ class GPOutputLayer(InducingOutputLayer):
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
         if not integrate:
-            covariance = self.covariance.inducing(inducing, self.jitter)
-            given, log_ratio = self.pseudo.draw(covariance, random, self.name)
-            return InducingOutputSample(ConditionalSample(self, inducing, log_ratio, given))
-        observed = self.pseudo.observe(self.covariance.inducing(inducing), self.name)
+            given, log_ratio = self.pseudo.draw(self.covariance(inducing), random, self.name)
+            drawn = ConditionalSample(self, inducing, log_ratio, given)
+            return InducingOutputSample(drawn, tight=False)
+        observed = self.pseudo.observe(self.covariance(inducing, jitter=0.0), self.name)
         w = observed.whitened
         size, columns = self.pseudo.targets.shape
         log_ratio = 0.5 * (
@@ -82,4 +75,4 @@ class GPOutputLayer(InducingOutputLayer):
             + columns * (size - observed.trace - observed.log_det)
         )
         function = ProjectedSample(self, inducing, log_ratio, observed.projection, w)
-        return self.outputs(function)
+        return InducingOutputSample(function, self.tight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import InverseWishart
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
-from deepwishart.layers.gaussian import Covariance
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness, RowRandomness
@@ -21,7 +20,7 @@ from deepwishart.random import Randomness, RowRandomness
 __all__ = ["InverseWishartLayer"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class InverseWishartSample(LayerSample):
     r"""Prior factor of :math:`K_{ii} = L L^\top`, and the root :math:`T` with
     :math:`G_{ii} = T T^\top`."""
@@ -39,9 +38,9 @@ class InverseWishartSample(LayerSample):
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> GramRows:
         if joint:
             return self._joint_rows(rows, random)
-        cross, own = self.layer.covariance.rows(self.inputs, rows)
+        cross, own = self.layer.row_covariance(self.inputs, rows)
         projected = self.factor.inverse @ formed(cross)
-        delta, size = self.layer.log_degrees.exp(), self.layer.num_inducing
+        delta, size = self.layer.log_degrees.exp(), self.layer.width
         floor = torch.finfo(own.dtype).eps * own.detach()
         conditional = torch.maximum(own - projected.square().sum(-2), floor)
         num_rows = conditional.shape[-1]
@@ -53,9 +52,9 @@ class InverseWishartSample(LayerSample):
 
     def _joint_rows(self, rows: Rows, random: RowRandomness) -> GramRows:
         """All rows at once: their Schur complement is inverse Wishart."""
-        cross, square = self.layer.covariance.joint(self.inputs, rows)
+        cross, square = self.layer.joint_covariance(self.inputs, rows)
         projected = self.factor.inverse @ cross
-        delta, size = self.layer.log_degrees.exp(), self.layer.num_inducing
+        delta, size = self.layer.log_degrees.exp(), self.layer.width
         num_rows = square.shape[-1]
         lower = linalg.cholesky(
             delta * (square - projected.mT @ projected),
@@ -89,12 +88,11 @@ class InverseWishartLayer(Layer):
 
     Args:
         kernel: kernel applied to the previous layer.
-        num_inducing: number of inducing points P.
+        num_inducing: number of inducing points P, which is the rank of :math:`G_{ii}`, ``width``.
         degrees: initial :math:`\delta`, learned; large values tie :math:`G` to :math:`K`.
         extra_degrees: initial :math:`\gamma`, learned.
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ii}`.
         dtype: of the parameters.
+        **options: ``name`` and ``jitter`` of :class:`~deepwishart.layers.Layer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> generator = torch.Generator().manual_seed(0)
@@ -114,29 +112,20 @@ class InverseWishartLayer(Layer):
         *,
         degrees: float = 10.0,
         extra_degrees: float = 10.0,
-        name: str = "layer 1",
-        jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
+        **options: Any,
     ) -> None:
-        super().__init__()
-        self.name, self.jitter = name, jitter
-        self.kernel = kernel
-        self.num_inducing = num_inducing
+        super().__init__(kernel, num_inducing, variance=1.0, **options)
         self.log_degrees = nn.Parameter(torch.tensor(math.log(degrees), dtype=dtype))
         self.log_extra_degrees = nn.Parameter(torch.tensor(math.log(extra_degrees), dtype=dtype))
         self.learned_root = nn.Parameter(torch.eye(num_inducing, dtype=dtype))
-
-    @property
-    def covariance(self) -> Covariance:
-        """The kernel, whose matrix the prior's scale is a multiple of."""
-        return Covariance(self.kernel)
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.0) -> GramInducing:
         r"""Start at the prior's mean: :math:`V V^\top = \gamma K` gives
         :math:`\mathbb E_Q[G] = K`. ``features`` and ``noise`` play no part: a Gram matrix of
         full rank has no features."""
-        kernel = self.covariance.inducing(inducing, self.jitter)
+        kernel = self.covariance(inducing)
         lower = linalg.cholesky(kernel, what=f"the kernel matrix of {self.name}")
         self.learned_root.copy_(lower * (0.5 * self.log_extra_degrees).exp())
         return GramInducing(kernel)
@@ -144,9 +133,9 @@ class InverseWishartLayer(Layer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InverseWishartSample:
-        kernel = self.covariance.inducing(inducing, self.jitter)
+        kernel = self.covariance(inducing)
         factor = linalg.factor(kernel, what=f"the kernel matrix of {self.name}")
-        delta, size = self.log_degrees.exp(), self.num_inducing
+        delta, size = self.log_degrees.exp(), self.width
         learned = delta * kernel + self.learned_root @ self.learned_root.mT
         posterior = InverseWishart(
             delta + size + 1 + self.log_extra_degrees.exp(),

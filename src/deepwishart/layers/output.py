@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import Columns, GaussianPrior, GaussianSample
+from deepwishart.kernels import Kernel
+from deepwishart.layers.base import Inducing, KernelPart, NamedPart, Rows
+from deepwishart.layers.gaussian import GaussianSample
 from deepwishart.likelihoods import Likelihood
 from deepwishart.random import Randomness
 
 __all__ = [
     "BOUNDS",
-    "GaussianOutputLayer",
-    "InducingOutputLayer",
     "InducingOutputSample",
+    "KernelOutputLayer",
     "OutputLayer",
     "OutputSample",
     "Summary",
@@ -85,7 +85,7 @@ class OutputSample(ABC):
         """
 
 
-class OutputLayer(Columns, ABC):
+class OutputLayer(NamedPart, ABC):
     """The last layer: Gaussian processes given the layer below.
 
     Check one of your own with :func:`deepwishart.testing.check_output_layer`.
@@ -103,7 +103,7 @@ class OutputLayer(Columns, ABC):
 
     @property
     @abstractmethod
-    def priors(self) -> Sequence[GaussianPrior]:
+    def priors(self) -> Sequence[KernelPart]:
         """The priors of the columns, in order: one, or one for each group of them."""
 
     @abstractmethod
@@ -125,41 +125,42 @@ class OutputLayer(Columns, ABC):
         hidden layer; ``integrate=False`` is for layers that have inducing variables to draw."""
 
 
-class GaussianOutputLayer(GaussianPrior, OutputLayer):
-    """An output layer with one kernel for all columns."""
+class KernelOutputLayer(KernelPart, OutputLayer):
+    """An output layer with one kernel for all columns.
+
+    Args:
+        kernel: kernel applied to the previous layer.
+        width: number of columns.
+        bound: ``"titsias2009"``, linear in what inducing points leave unexplained, or ``"tight"``
+            (:mod:`deepwishart.layers.collapsed_output`, :class:`InducingOutputSample`).
+        name: how errors call this layer.
+        jitter: relative jitter on kernel matrices.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        width: int,
+        *,
+        bound: str = "titsias2009",
+        name: str = "the output layer",
+        jitter: float = 1e-6,
+    ) -> None:
+        super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
+        self.tight = bound == "tight"
 
     @property
-    def priors(self) -> Sequence[GaussianPrior]:
+    def priors(self) -> Sequence[KernelPart]:
         return [self]
 
 
 class InducingOutputSample(OutputSample):
-    """Outputs whose posterior is fixed by the inducing points: rows are independent given it."""
+    r"""Outputs whose posterior is fixed by the inducing points: rows are independent given it.
 
-    def __init__(self, function: GaussianSample) -> None:
-        self.function = function
-        self.log_ratio = function.log_ratio
-
-    def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
-        return (self.expected_log_prob(rows, targets, likelihood).sum(-1),)
-
-    def expected_log_prob(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Tensor:
-        r""":math:`\mathbb E_{\mathcal N(f_t; m_t, v_t)} \log p(y_t \mid f_t)`, ``(..., N)``."""
-        return likelihood.expected_log_prob(targets, *self.function.moments(rows))
-
-    def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
-        return summary[0]
-
-    def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
-        return self.function
-
-
-class TightInducingOutputSample(InducingOutputSample):
-    r"""Rows with a variance of their own given the inducing points (Titsias, 2025).
-
-    Of the variance :math:`v_t = s_t + d_t` only :math:`s_t` comes from :math:`q(u)`; the rest
-    is the prior's given :math:`u`, :math:`d_t = k_{tt} - |L^{-1} k_t|^2`. With :math:`c_t d_t` in
-    its place the bound holds less the divergence of the two,
+    Of a row's variance :math:`v_t = s_t + d_t` only :math:`s_t` comes from :math:`q(u)`; the rest
+    is the prior's given :math:`u`, :math:`d_t = k_{tt} - |L^{-1} k_t|^2`. A tight bound
+    (Titsias, 2025) gives rows a variance of their own, :math:`c_t d_t` in the place of
+    :math:`d_t`, and holds less the divergence of the two,
 
     .. math:: \mathbb E_{\mathcal N(f_t; m_t, s_t + c_t d_t)} \log p(y_t \mid f_t)
               - \tfrac12 (c_t - 1 - \log c_t), \qquad c_t = \frac1{1 + w_t d_t}.
@@ -168,28 +169,33 @@ class TightInducingOutputSample(InducingOutputSample):
     :math:`c_t` is the best, and the bound that of :math:`c_t = 1` with
     :math:`\tfrac12 \log(1 + w_t d_t)` instead of :math:`\tfrac12 w_t d_t`. Elsewhere the better of
     both is taken, row by row.
+
+    Args:
+        function: the posterior of the latent functions.
+        tight: whether the bound is to be tight.
     """
 
-    def expected_log_prob(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Tensor:
+    def __init__(self, function: GaussianSample, tight: bool) -> None:
+        self.function = function
+        self.tight = tight
+        self.log_ratio = function.log_ratio
+
+    def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
+        r""":math:`\sum_t \mathbb E_{\mathcal N(f_t; m_t, v_t)} \log p(y_t \mid f_t)`, or the tight
+        bound's."""
         mean, variance = self.function.moments(rows)
         plain = likelihood.expected_log_prob(targets, mean, variance)
-        weight = likelihood.curvature(targets, mean, variance)
+        weight = likelihood.curvature(targets, mean, variance) if self.tight else None
         if weight is None:
-            return plain
+            return (plain.sum(-1),)
         free = torch.minimum(self.function.unexplained(rows), variance)
         shrink = 1.0 / (1.0 + weight * free)
         tight = likelihood.expected_log_prob(targets, mean, variance - (1.0 - shrink) * free)
         cost = 0.5 * (shrink - 1.0 - shrink.log()).sum(-1)
-        return torch.maximum(plain, tight - cost)
+        return (torch.maximum(plain, tight - cost).sum(-1),)
 
+    def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
+        return summary[0]
 
-class InducingOutputLayer(GaussianOutputLayer):
-    """An output layer whose posterior is fixed by its inducing points, for minibatches."""
-
-    #: ``"titsias2009"`` or ``"tight"``.
-    bound: str
-
-    def outputs(self, function: GaussianSample) -> InducingOutputSample:
-        """What the bound makes of the function's moments."""
-        tight = self.bound == "tight"
-        return (TightInducingOutputSample if tight else InducingOutputSample)(function)
+    def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
+        return self.function

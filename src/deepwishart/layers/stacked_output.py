@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianPrior, GaussianSample, JointMoments
+from deepwishart.layers.base import Inducing, KernelPart, Rows
+from deepwishart.layers.gaussian import GaussianSample, JointMoments
 from deepwishart.layers.output import InducingOutputSample, OutputLayer
 from deepwishart.random import Randomness
 
@@ -50,7 +50,7 @@ class StackedOutputLayer(OutputLayer):
         return [cast(OutputLayer, part) for part in self.parts]
 
     @property
-    def priors(self) -> Sequence[GaussianPrior]:
+    def priors(self) -> Sequence[KernelPart]:
         return [prior for part in self.outputs for prior in part.priors]
 
     @property
@@ -66,16 +66,18 @@ class StackedOutputLayer(OutputLayer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
-        functions, kind = [], InducingOutputSample
-        for part in self.outputs:
-            sample = part.sample(inducing, random, integrate=integrate)
-            kind = type(cast(InducingOutputSample, sample))
-            functions.append(cast(InducingOutputSample, sample).function)
-        ratio = torch.stack([each.log_ratio for each in functions]).sum(0)
-        return kind(StackedSample(self, inducing, ratio, tuple(functions)))
+        samples = [
+            cast(InducingOutputSample, part.sample(inducing, random, integrate=integrate))
+            for part in self.outputs
+        ]
+        ratio = torch.stack([sample.log_ratio for sample in samples]).sum(0)
+        functions = tuple(sample.function for sample in samples)
+        return InducingOutputSample(
+            StackedSample(self, inducing, ratio, functions), samples[0].tight
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class StackedSample(GaussianSample):
     """The functions of all parts."""
 

@@ -1,9 +1,10 @@
-r"""The deep Wishart process layer with the paper's approximate posterior."""
+r"""Layers of the deep Wishart process: what they share, and the one with the paper's approximate
+posterior."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +14,91 @@ from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing
-from deepwishart.layers.gaussian import ConditionalSample, GaussianLayer
+from deepwishart.layers.base import Inducing, Layer
+from deepwishart.layers.gaussian import ConditionalSample
 from deepwishart.numerics import linalg
 from deepwishart.numerics.wishart import draw_wishart
 from deepwishart.random import Randomness
 
-__all__ = ["POSTERIORS", "WishartLayer"]
+__all__ = ["POSTERIORS", "BartlettLayer", "WishartLayer"]
 
-_LEAST_NOISE = 0.03  # of a start, relative to the prior's variance
+LEAST_NOISE = 0.03  # of a start, relative to the prior's variance
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
 
 
-class WishartLayer(GaussianLayer):
+class BartlettLayer(Layer):
+    r""":math:`P(G_\ell \mid G_{\ell-1}) = \mathcal W(\tfrac1\nu K(G_{\ell-1}), \nu)`, with a
+    posterior in which :math:`G_{ii} = L A (L A)^\top` and :math:`A_{jj}^2` is
+    :math:`\text{Gamma}(\alpha_j, \beta_j)`, at first the prior's.
+
+    Args:
+        kernel: kernel applied to the previous layer.
+        width: degrees of freedom :math:`\nu`.
+        num_inducing: number of inducing points P.
+        sticking_the_landing: score the posterior with its parameters detached (Roeder et al. 2017),
+            which leaves the gradient unbiased and takes away the noise that the score's own
+            dependence on them would add.
+        dtype: of the parameters.
+        **options: ``name`` and ``jitter`` of :class:`~deepwishart.layers.Layer`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> WishartLayer(SquaredExponential(), 3, num_inducing=5).prior(torch.eye(4)).rank
+    3
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        width: int,
+        num_inducing: int,
+        *,
+        sticking_the_landing: bool = True,
+        dtype: torch.dtype = torch.float64,
+        **options: Any,
+    ) -> None:
+        super().__init__(kernel, width, **options)
+        self.sticking_the_landing = sticking_the_landing
+        self.rank = min(width, num_inducing)
+        alpha = 0.5 * (width - torch.arange(self.rank, dtype=dtype))
+        self.log_concentration = nn.Parameter(alpha.log())
+        self.log_rate = nn.Parameter(torch.full_like(alpha, math.log(0.5)))
+
+    def prior(self, kernel_matrix: Tensor) -> Wishart:
+        what = f"the prior of {self.name}"
+        lower = linalg.cholesky(kernel_matrix * self.variance, jitter=self.jitter, what=what)
+        return Wishart(self.width, scale_tril=lower)
+
+    def observed_factor(
+        self, inducing: Inducing, features: Tensor, noise: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        r"""The scale's :math:`L`, the features :math:`F U`, rotated so that they are lower
+        trapezoidal, and the factor that observing them with noise of variance
+        :math:`\tau^2 = \lambda/\nu` leads to expect,
+
+        .. math:: A = (L^\top L + \tau^2 I)^{-1} L^\top F U,
+
+        with the squared diagonal at least :math:`\lambda/(1 + \lambda)` times its mean under the
+        prior. The posterior's squares get that diagonal's as their mean.
+        """
+        covariance = self.covariance(inducing)
+        lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
+        rotated = features @ torch.linalg.qr(features[: self.rank].mT).Q
+        rotated = (rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)).tril()
+        eye = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
+        inner = lower.mT @ lower + noise * self.variance * eye
+        inner = linalg.cholesky(inner, what=f"the start of {self.name}")
+        factor = torch.cholesky_solve(lower.mT @ rotated, inner).tril()
+        least = (2.0 * self.log_concentration.exp() * noise / (1.0 + noise)).sqrt()
+        factor.diagonal().copy_(torch.maximum(factor.diagonal(), least))
+        self.log_rate.copy_(self.log_concentration - 2.0 * factor.diagonal().log())
+        return lower, rotated, factor
+
+    def padded(self, root: Tensor) -> Tensor:
+        """A root with zero columns, where the layer is wider than there are inducing points."""
+        return nn.functional.pad(root, (0, self.width - self.rank))
+
+
+class WishartLayer(BartlettLayer):
     r""":math:`P(G_\ell \mid G_{\ell-1}) = \mathcal W(\tfrac1\nu K(G_{\ell-1}), \nu)`, posterior
 
     .. math:: Q(G_\ell \mid G_{\ell-1}) = \mathcal W\big((1-q)\tfrac1\nu K(G_{\ell-1}) + q V V^\top,
@@ -39,19 +112,12 @@ class WishartLayer(GaussianLayer):
     unit lower-triangular :math:`R` and :math:`C` (Ober et al. 2023), which start at the identity.
 
     Args:
-        kernel: kernel applied to the previous layer.
-        width: degrees of freedom :math:`\nu`.
-        num_inducing: number of inducing points P.
+        kernel, width, num_inducing, dtype: as in :class:`BartlettLayer`.
         posterior: ``"bartlett"`` is the paper's; ``"rows"``, ``"columns"`` and ``"rows_columns"``
             mix what they say.
-        sticking_the_landing: score :math:`Q` with :math:`\alpha, \beta, \mu, \sigma` detached
-            (Roeder et al. 2017), which leaves the gradient unbiased and takes away the noise that
-            the score's own dependence on them would add.
         initial_mixing: initial :math:`q`. The paper's experiments start at 0.018; with 0 there is
             no learned scale, and training is faster (docs, "Choosing").
-        name: how errors call this layer.
-        jitter: relative jitter on :math:`K_{ii}`.
-        dtype: of the parameters.
+        **options: ``sticking_the_landing``, ``name`` and ``jitter``, likewise.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> generator = torch.Generator().manual_seed(0)
@@ -77,18 +143,12 @@ class WishartLayer(GaussianLayer):
         num_inducing: int,
         *,
         posterior: str = "bartlett",
-        sticking_the_landing: bool = True,
         initial_mixing: float = 0.0,
-        name: str = "layer 1",
-        jitter: float = 1e-6,
         dtype: torch.dtype = torch.float64,
+        **options: Any,
     ) -> None:
-        super().__init__(kernel, width, variance=1.0 / width, name=name, jitter=jitter)
-        self.sticking_the_landing = sticking_the_landing
-        rank = min(width, num_inducing)
-        alpha = 0.5 * (width - torch.arange(rank, dtype=dtype))
-        self.log_concentration = nn.Parameter(alpha.log())
-        self.log_rate = nn.Parameter(torch.full((rank,), math.log(0.5), dtype=dtype))
+        super().__init__(kernel, width, num_inducing, dtype=dtype, **options)
+        rank = self.rank
         self.mean = nn.Parameter(torch.zeros(num_inducing, rank, dtype=dtype))
         self.log_deviation = nn.Parameter(torch.full((num_inducing, rank), -3.0, dtype=dtype))
         self.mixing_logit = self.learned_root = None
@@ -110,13 +170,8 @@ class WishartLayer(GaussianLayer):
         learned = self.learned_root @ self.learned_root.mT
         return torch.lerp(covariance, learned, self.mixing_logit.sigmoid())
 
-    def inducing_prior(self, covariance: Tensor) -> Wishart:
-        r""":math:`P(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii} = \tfrac1\nu K_{ii}`, jitter
-        included."""
-        return Wishart(self.width, covariance_matrix=covariance, validate_args=False)
-
     def posterior(self, covariance: Tensor) -> GeneralisedSingularWishart:
-        r""":math:`Q(G_{ii} \mid \cdot)`, likewise."""
+        r""":math:`Q(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii}`, jitter included."""
         scale = self.posterior_scale(covariance)
         return GeneralisedSingularWishart(
             self.width,
@@ -133,7 +188,7 @@ class WishartLayer(GaussianLayer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
-        covariance = self.covariance.inducing(inducing, self.jitter)
+        covariance = self.covariance(inducing)
         alpha = self.log_concentration.exp()
         gamma, epsilon = factor_noise(
             torch.Size([random.num_samples]), covariance.shape[-1], alpha, random.generator
@@ -168,49 +223,14 @@ class WishartLayer(GaussianLayer):
         squared diagonal of :math:`A` is at least its prior mean times
         :math:`\lambda/(1 + \lambda)`.
         """
-        rank, noise = self.mean.shape[-1], max(_LEAST_NOISE, noise)
-        covariance = self.covariance.inducing(inducing, self.jitter)
-        lower = linalg.cholesky(covariance, what=f"the kernel matrix of {self.name}")
-        tau2, alpha = noise * self.variance, self.log_concentration.exp()
-        _, centre = observed_factor(lower, features, tau2, noise, alpha, self.name)
+        noise = max(LEAST_NOISE, noise)
+        lower, _, centre = self.observed_factor(inducing, features, noise)
         self.mean.copy_(centre)
-        explained = lower.square().sum(0) / tau2
-        self.log_deviation.copy_(-0.5 * explained.log1p().unsqueeze(-1))
-        self.log_rate.copy_(self.log_concentration - 2.0 * centre.diagonal().log())
+        signal = lower.square().sum(0) / (noise * self.variance)
+        self.log_deviation.copy_(-0.5 * signal.log1p().unsqueeze(-1))
         if self.learned_root is not None:
             self.learned_root.copy_(lower)
-        return nn.functional.pad(lower @ centre, (0, self.width - rank))
-
-    def prior(self, kernel_matrix: Tensor) -> Wishart:
-        what = f"the prior of {self.name}"
-        lower = linalg.cholesky(kernel_matrix * self.variance, jitter=self.jitter, what=what)
-        return Wishart(self.width, scale_tril=lower)
-
-
-def observed_factor(
-    lower: Tensor, features: Tensor, variance: float, noise: float, concentration: Tensor, name: str
-) -> tuple[Tensor, Tensor]:
-    r"""The factor :math:`A` that observing features :math:`F` leads to expect,
-    :math:`(L^\top L + \tau^2 I)^{-1} L^\top F U`, and before it the lower-trapezoidal :math:`F U`.
-
-    Args:
-        lower: :math:`L`, ``(P, P)``.
-        features: :math:`F`, ``(P, width)``.
-        variance: :math:`\tau^2` of the noise.
-        noise: the same relative to the prior's variance, :math:`\lambda`. The squared diagonal of
-            :math:`A` is at least :math:`\lambda/(1 + \lambda)` times its mean under the prior.
-        concentration: :math:`\alpha` of the prior, ``(m,)``.
-        name: of the layer.
-    """
-    rank = len(concentration)
-    rotated = features @ torch.linalg.qr(features[:rank].mT).Q
-    rotated = (rotated * torch.where(rotated.diagonal() < 0, -1.0, 1.0).to(rotated)).tril()
-    eye = torch.eye(len(lower), dtype=lower.dtype, device=lower.device)
-    inner = linalg.cholesky(lower.mT @ lower + variance * eye, what=f"the start of {name}")
-    factor = torch.cholesky_solve(lower.mT @ rotated, inner).tril()
-    least = (2.0 * concentration * noise / (1.0 + noise)).sqrt()
-    factor.diagonal().copy_(torch.maximum(factor.diagonal(), least))
-    return rotated, factor
+        return self.padded(lower @ centre)
 
 
 def _unit_lower(below: Tensor | None) -> Tensor | None:

@@ -44,6 +44,7 @@ class Likelihood(nn.Module, ABC):
 
     which is for likelihoods with one latent column per target. Others, and those with a closed
     form, override the two methods. Check one with :func:`deepwishart.testing.check_likelihood`.
+    Parameters are in double precision, until ``to`` moves them.
 
     Args:
         num_outputs: number of target columns D.
@@ -122,9 +123,9 @@ class Likelihood(nn.Module, ABC):
     def start_from(self, y: Tensor) -> None:
         """Set parameters to what suits targets, before training; nothing unless overridden."""
 
-    def summary(self) -> dict[str, float]:
-        """Numbers worth recording during training, by name."""
-        return {}
+    def noise_level(self) -> float:
+        """The noise's typical standard deviation, for the record of training; 0 without noise."""
+        return 0.0
 
     def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Latents at the quadrature nodes, ``(Q, ..., N, D)``, and log weights ``(Q,)``."""
@@ -141,11 +142,14 @@ def gauss_hermite(mean: Tensor, variance: Tensor, num_nodes: int) -> tuple[Tenso
     """Values ``(Q, ...)`` of a Gaussian variable at quadrature nodes, and log weights ``(Q,)``."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
     x = mean.new_tensor(nodes).reshape(-1, *(1 for _ in mean.shape))
-    # The root of a variance that is exactly zero has no gradient.
-    deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
     # Logarithms are taken before rounding: single precision knows no number as small as the
     # outermost weights of many nodes.
-    return mean + deviation * x, mean.new_tensor(np.log(weights / weights.sum()))
+    return mean + deviation(variance) * x, mean.new_tensor(np.log(weights / weights.sum()))
+
+
+def deviation(variance: Tensor) -> Tensor:
+    """The root of a variance. Where that is exactly zero, a root would have no gradient."""
+    return variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
 
 
 def bounded_exp(x: Tensor) -> Tensor:

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Bernoulli as TorchBernoulli
 from torch.distributions import Categorical as TorchCategorical
-from torch.nn.functional import logsigmoid
 
-from deepwishart._support.arguments import check_choice
-from deepwishart.likelihoods.base import Likelihood, Mixture
+from deepwishart.likelihoods.base import Likelihood, Mixture, deviation
 from deepwishart.numerics import linalg
 
 __all__ = ["Bernoulli", "Categorical", "ClassLikelihood"]
@@ -55,15 +53,14 @@ class ClassLikelihood(Likelihood):
         num_latents: int,
         *,
         class_weights: Sequence[float] | Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
     ) -> None:
         super().__init__(num_outputs, num_latents)
         if num_classes < 2:
             raise ValueError(f"There must be at least 2 classes, got {num_classes}.")
         self.num_classes = num_classes
-        self.offset = nn.Parameter(torch.zeros(num_latents, dtype=dtype))
+        self.offset = nn.Parameter(torch.zeros(num_latents, dtype=torch.float64))
         weights = torch.ones(num_classes) if class_weights is None else class_weights
-        weights = torch.as_tensor(weights, dtype=dtype)
+        weights = torch.as_tensor(weights, dtype=torch.float64)
         if weights.shape != (num_classes,) or not bool(((weights >= 0) & weights.isfinite()).all()):
             raise ValueError(
                 f"class_weights must be {num_classes} finite numbers of 0 or more, got "
@@ -88,18 +85,17 @@ class ClassLikelihood(Likelihood):
 
 
 class Bernoulli(ClassLikelihood):
-    r""":math:`p(y = 1 \mid f) = \Phi(f + b)` (probit) or :math:`1 / (1 + e^{-f - b})` (logit), for
-    targets 0 and 1.
+    r""":math:`p(y = 1 \mid f) = \Phi(f + b)` for targets 0 and 1, with the normal distribution
+    function :math:`\Phi` (the probit link).
 
-    Expectations of :math:`\log p` are by quadrature. Under the probit link the prediction has a
-    closed form, :math:`\int \Phi(f + b)\, \mathcal N(f; m, v)\, df = \Phi((m + b) / \sqrt{1 + v})`.
+    Expectations of :math:`\log p` are by quadrature. The prediction has a closed form,
+    :math:`\int \Phi(f + b)\, \mathcal N(f; m, v)\, df = \Phi((m + b) / \sqrt{1 + v})`.
 
     Args:
         num_outputs: number of target columns.
-        link: ``"probit"`` or ``"logit"``.
         **options: those of :class:`~deepwishart.likelihoods.ClassLikelihood`.
 
-    >>> likelihood = Bernoulli(link="probit")
+    >>> likelihood = Bernoulli()
     >>> law, _ = likelihood.predictive(mean=torch.ones(3, 1), variance=torch.zeros(3, 1))
     >>> round(law.probs[0, 0].item(), 4)
     0.8413
@@ -107,10 +103,8 @@ class Bernoulli(ClassLikelihood):
 
     num_nodes = 20  # exact to 1e-5 where the latent's variance is 4
 
-    def __init__(self, num_outputs: int = 1, link: str = "probit", **options: Any) -> None:
-        check_choice("link", link, _LINKS)
+    def __init__(self, num_outputs: int = 1, **options: Any) -> None:
         super().__init__(2, num_outputs, num_outputs, **options)
-        self.link = link
 
     def distribution(self, latents: Tensor) -> TorchBernoulli:
         return self._law(latents + self.offset)
@@ -118,13 +112,11 @@ class Bernoulli(ClassLikelihood):
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """By quadrature, with one evaluation of the link for each node, summed over columns."""
         latents, log_weights = self._nodes(mean + self.offset, variance)
-        terms = _LINKS[self.link]((2.0 * y - 1.0) * latents)
+        terms = log_ndtr((2.0 * y - 1.0) * latents)
         expected = torch.tensordot(log_weights.exp(), terms, dims=1)
         return (self.weights(y) * expected).sum(-1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        if self.link == "logit":
-            return super().predictive(mean, variance)
         average = (mean + self.offset) * (1.0 + variance).rsqrt()
         return Mixture(self._law(average.unsqueeze(0)), mean.new_zeros(1))
 
@@ -132,12 +124,10 @@ class Bernoulli(ClassLikelihood):
         return 2.0 * y - 1.0
 
     def offset_for(self, shares: Tensor) -> Tensor:
-        return torch.logit(shares[1]) if self.link == "logit" else torch.special.ndtri(shares[1])
+        return torch.special.ndtri(shares[1])
 
     def _law(self, latents: Tensor) -> TorchBernoulli:
-        log_link = _LINKS[self.link]
-        logits = latents if self.link == "logit" else log_link(latents) - log_link(-latents)
-        return TorchBernoulli(logits=logits, validate_args=False)
+        return TorchBernoulli(logits=log_ndtr(latents) - log_ndtr(-latents), validate_args=False)
 
 
 def log_ndtr(x: Tensor) -> Tensor:
@@ -154,9 +144,6 @@ def log_ndtr(x: Tensor) -> Tensor:
     low, high = x.clamp_max(-1.0), x.clamp_min(-1.0)
     tail = torch.log(0.5 * torch.special.erfcx(-math.sqrt(0.5) * low)) - 0.5 * low.square()
     return torch.where(x < -1.0, tail, torch.log1p(-0.5 * torch.erfc(math.sqrt(0.5) * high)))
-
-
-_LINKS = {"probit": log_ndtr, "logit": logsigmoid}
 
 
 class Categorical(ClassLikelihood):
@@ -197,13 +184,8 @@ class Categorical(ClassLikelihood):
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         mean = mean + self.offset
         chosen = mean.gather(-1, y.long().expand(*mean.shape[:-1], 1)).squeeze(-1)
-        expected = chosen - self._at_nodes(mean, variance).logsumexp(-1).mean(0)
+        expected = chosen - self._nodes(mean, variance)[0].logsumexp(-1).mean(0)
         return self.weights(y).squeeze(-1) * expected
-
-    def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
-        nodes = self._at_nodes(mean, variance)
-        equal = -mean.new_tensor(len(nodes)).log()
-        return Mixture(self.distribution(nodes), equal.expand(len(nodes)))
 
     def initial_latents(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.squeeze(-1).long(), self.num_classes).to(y.dtype)
@@ -211,11 +193,11 @@ class Categorical(ClassLikelihood):
     def offset_for(self, shares: Tensor) -> Tensor:
         return shares[:, 0].log() - shares[:, 0].log().mean()
 
-    def _at_nodes(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Latents at the nodes, ``(K, ..., N, C)``."""
+    def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Latents at the nodes, ``(K, ..., N, C)``, and their log weights, which are equal."""
         x = self.nodes.reshape(-1, *(1 for _ in mean.shape[:-1]), self.num_classes)
-        # The root of a variance that is exactly zero has no gradient.
-        return mean + variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt() * x
+        equal = -mean.new_tensor(len(x)).log()
+        return mean + deviation(variance) * x, equal.expand(len(x))
 
 
 def cubature_nodes(dimension: int, least: int) -> Tensor:

@@ -154,17 +154,10 @@ class CountLikelihood(Likelihood):
     location_scale = False
     num_nodes = 16
 
-    def __init__(
-        self,
-        num_outputs: int = 1,
-        *,
-        exposure: bool = False,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> None:
+    def __init__(self, num_outputs: int = 1, *, exposure: bool = False) -> None:
         super().__init__(num_outputs)
         self.exposure = exposure
-        self.log_rate = nn.Parameter(torch.zeros(num_outputs, dtype=dtype, device=device))
+        self.log_rate = nn.Parameter(torch.zeros(num_outputs, dtype=torch.float64))
 
     @property
     def rate(self) -> Tensor:
@@ -225,7 +218,6 @@ class Poisson(CountLikelihood):
             to row, :math:`\lambda = e\, c\, e^f`. In training, ``y`` then has one more column, the
             last, with :math:`\log e`, and predictions are for :math:`e = 1` unless told otherwise
             (``offset`` of :meth:`deepwishart.posterior.Posterior.predict`).
-        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = Poisson(1)
     >>> zero = torch.zeros(3, 1)
@@ -253,7 +245,6 @@ class NegativeBinomial(CountLikelihood):
         num_outputs: number of target columns D.
         dispersion: initial :math:`a`.
         exposure: as in :class:`~deepwishart.likelihoods.Poisson`.
-        dtype, device: of the parameters; double precision by default.
 
     >>> likelihood = NegativeBinomial(1, dispersion=0.5)
     >>> zero = torch.zeros(3, 1)
@@ -262,17 +253,11 @@ class NegativeBinomial(CountLikelihood):
     """
 
     def __init__(
-        self,
-        num_outputs: int = 1,
-        dispersion: float = 0.1,
-        *,
-        exposure: bool = False,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
+        self, num_outputs: int = 1, dispersion: float = 0.1, *, exposure: bool = False
     ) -> None:
-        super().__init__(num_outputs, exposure=exposure, dtype=dtype, device=device)
+        super().__init__(num_outputs, exposure=exposure)
         self.log_dispersion = log_parameter(
-            "dispersion", dispersion, self.num_outputs, dtype=dtype, device=device
+            "dispersion", dispersion, self.num_outputs, dtype=torch.float64
         )
 
     @property
@@ -286,6 +271,3 @@ class NegativeBinomial(CountLikelihood):
 
     def dispersion_given(self, latents: Tensor) -> Tensor:
         return self.dispersion.to(latents)
-
-    def summary(self) -> dict[str, float]:
-        return {"dispersion": float(self.dispersion.detach().mean())}

@@ -21,7 +21,6 @@ class Gaussian(Likelihood):
     Args:
         num_outputs: number of target columns.
         noise: initial noise *variance* :math:`\sigma^2`.
-        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = Gaussian(1, noise=0.5)
     >>> y, mean, variance = torch.zeros(3, 1), torch.zeros(3, 1), torch.zeros(3, 1)
@@ -31,16 +30,9 @@ class Gaussian(Likelihood):
 
     declares: ClassVar[Declarations] = {"*": KERNEL_LOGARITHM}
 
-    def __init__(
-        self,
-        num_outputs: int = 1,
-        noise: float = 0.1,
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> None:
+    def __init__(self, num_outputs: int = 1, noise: float = 0.1) -> None:
         super().__init__(num_outputs)
-        self.log_noise = log_parameter("noise", noise, self.num_outputs, dtype=dtype, device=device)
+        self.log_noise = log_parameter("noise", noise, self.num_outputs, dtype=torch.float64)
 
     @property
     def noise(self) -> Tensor:
@@ -66,5 +58,5 @@ class Gaussian(Likelihood):
         one = Normal(mean.unsqueeze(0), deviation.unsqueeze(0), validate_args=False)
         return Mixture(one, mean.new_zeros(1))
 
-    def summary(self) -> dict[str, float]:
-        return {"noise": float(self.noise.detach().sqrt().mean())}
+    def noise_level(self) -> float:
+        return float(self.noise.detach().sqrt().mean())

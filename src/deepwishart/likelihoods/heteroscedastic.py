@@ -39,7 +39,6 @@ class HeteroscedasticGaussian(Likelihood):
     Args:
         num_outputs: number of target columns D.
         noise: initial :math:`\sigma^2`, the noise variance where :math:`g = 0`.
-        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = HeteroscedasticGaussian(1, noise=0.5)
     >>> mean, variance = torch.zeros(3, 2), torch.ones(3, 2)
@@ -49,16 +48,9 @@ class HeteroscedasticGaussian(Likelihood):
 
     num_nodes = 10  # log variances are known well enough for the mixture to be smooth
 
-    def __init__(
-        self,
-        num_outputs: int = 1,
-        noise: float = 0.1,
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> None:
+    def __init__(self, num_outputs: int = 1, noise: float = 0.1) -> None:
         super().__init__(num_outputs, num_latents=2 * num_outputs)
-        self.log_noise = log_parameter("noise", noise, self.num_outputs, dtype=dtype, device=device)
+        self.log_noise = log_parameter("noise", noise, self.num_outputs, dtype=torch.float64)
 
     @property
     def latent_groups(self) -> tuple[int, ...]:
@@ -69,12 +61,12 @@ class HeteroscedasticGaussian(Likelihood):
         return Normal(f, (0.5 * self._log_variance(g)).exp(), validate_args=False)
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        squares, log_variance = self._expected_squares(y, mean, variance)
+        _, squares, log_variance = self._expected(y, mean, variance)
         return -0.5 * (squares + log_variance + math.log(2 * math.pi)).sum(-1)
 
     def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         r""":math:`\mathbb E\, e^{-g} / \sigma^2` for :math:`f`; none for :math:`g`."""
-        weight = self._weight(mean, variance)
+        weight, *_ = self._expected(y, mean, variance)
         return torch.cat([weight, torch.zeros_like(weight)], dim=-1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
@@ -87,20 +79,16 @@ class HeteroscedasticGaussian(Likelihood):
         """The targets, and a constant noise."""
         return torch.cat([y, torch.zeros_like(y)], dim=-1)
 
-    def summary(self) -> dict[str, float]:
-        return {"noise": float((0.5 * self.log_noise.detach()).exp().mean())}
+    def noise_level(self) -> float:
+        return float((0.5 * self.log_noise.detach()).exp().mean())
 
-    def _expected_squares(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """The expectation of the squared error over its variance, and the expected logarithm of
-        that variance."""
-        (f, g), (v_f, _) = halves(mean, variance)
+    def _expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Expectations of one over the noise's variance, of the squared error over it, and of its
+        logarithm."""
+        (f, g), (v_f, v_g) = halves(mean, variance)
         log_variance = self.log_noise + g
-        return ((y - f).square() + v_f) * self._weight(mean, variance), log_variance
-
-    def _weight(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """The expectation of one over the noise's variance."""
-        (_, g), (_, v_g) = halves(mean, variance)
-        return bounded_exp(0.5 * v_g - self.log_noise - g)
+        precision = bounded_exp(0.5 * v_g - log_variance)
+        return precision, ((y - f).square() + v_f) * precision, log_variance
 
     def _noise_nodes(self, g: Tensor, v_g: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithms ``(K, ..., N, D)`` of variances that noise may have, and of their weights."""
@@ -142,7 +130,6 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         num_outputs: number of target columns D.
         noise: initial :math:`\sigma^2`, the squared scale where :math:`g = 0`.
         degrees: degrees of freedom :math:`\nu`, above 2, so that the noise has a variance.
-        dtype, device: of the parameter; double precision by default.
 
     >>> likelihood = HeteroscedasticStudentT(1, noise=0.5)
     >>> mean, variance = torch.zeros(3, 2), torch.ones(3, 2)
@@ -154,18 +141,10 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
     num_nodes = 4  # over g; those over w make the mixture smooth
     degrees: Tensor
 
-    def __init__(
-        self,
-        num_outputs: int = 1,
-        noise: float = 0.1,
-        degrees: float = 5.0,
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(num_outputs, noise, dtype=dtype, device=device)
+    def __init__(self, num_outputs: int = 1, noise: float = 0.1, degrees: float = 5.0) -> None:
+        super().__init__(num_outputs, noise)
         # Not among what is learned and stored.
-        value = torch.tensor(check_degrees(degrees), dtype=dtype, device=device)
+        value = torch.tensor(check_degrees(degrees), dtype=torch.float64)
         self.register_buffer("degrees", value, persistent=False)
 
     def distribution(self, latents: Tensor) -> torch.distributions.StudentT:
@@ -174,7 +153,7 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         return torch.distributions.StudentT(self.degrees, f, scale, validate_args=False)
 
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        squares, log_variance = self._expected_squares(y, mean, variance)
+        _, squares, log_variance = self._expected(y, mean, variance)
         nu = self.degrees
         peak = torch.lgamma(0.5 * (nu + 1.0)) - torch.lgamma(0.5 * nu) - 0.5 * (nu * math.pi).log()
         terms = peak - 0.5 * log_variance - 0.5 * (nu + 1.0) * (squares / nu).log1p()
@@ -183,8 +162,8 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
     def curvature(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         r"""That of the Gaussian times the mean precision that the residual leaves,
         :math:`(\nu + 1) / (\nu + \mathbb E r^2)`."""
-        squares, _ = self._expected_squares(y, mean, variance)
-        weight = self._weight(mean, variance) * (self.degrees + 1.0) / (self.degrees + squares)
+        precision, squares, _ = self._expected(y, mean, variance)
+        weight = precision * (self.degrees + 1.0) / (self.degrees + squares)
         return torch.cat([weight, torch.zeros_like(weight)], dim=-1)
 
     def _noise_nodes(self, g: Tensor, v_g: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,6 +172,5 @@ class HeteroscedasticStudentT(HeteroscedasticGaussian):
         log_noise = log_noise - log_w.reshape(-1, 1, *(1 for _ in g.shape))
         return log_noise.flatten(0, 1), (log_mass[:, None] + log_weights).flatten()
 
-    def summary(self) -> dict[str, float]:
-        spread = (self.degrees / (self.degrees - 2.0)).sqrt()
-        return {"noise": float(super().summary()["noise"] * spread)}
+    def noise_level(self) -> float:
+        return super().noise_level() * float((self.degrees / (self.degrees - 2.0)).sqrt())

@@ -35,7 +35,6 @@ class StudentT(Likelihood):
         num_outputs: number of target columns D.
         scale: initial :math:`s`.
         degrees: initial :math:`\nu`, above 2.
-        dtype, device: of the parameters; double precision by default.
 
     >>> likelihood = StudentT(1, scale=0.5, degrees=4.0)
     >>> zero = torch.zeros(3, 1, dtype=torch.float64)
@@ -45,19 +44,11 @@ class StudentT(Likelihood):
 
     num_nodes = 20
 
-    def __init__(
-        self,
-        num_outputs: int = 1,
-        scale: float = 0.3,
-        degrees: float = 5.0,
-        *,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str | None = None,
-    ) -> None:
+    def __init__(self, num_outputs: int = 1, scale: float = 0.3, degrees: float = 5.0) -> None:
         super().__init__(num_outputs)
         excess = check_degrees(degrees) - 2.0
-        self.log_scale = log_parameter("scale", scale, self.num_outputs, dtype=dtype, device=device)
-        self.log_excess = log_parameter("degrees", excess, dtype=dtype, device=device)
+        self.log_scale = log_parameter("scale", scale, self.num_outputs, dtype=torch.float64)
+        self.log_excess = log_parameter("degrees", excess, dtype=torch.float64)
 
     @property
     def scale(self) -> Tensor:
@@ -88,10 +79,9 @@ class StudentT(Likelihood):
             Normal(centre, deviation.expand_as(centre), validate_args=False), log_weights
         )
 
-    def summary(self) -> dict[str, float]:
+    def noise_level(self) -> float:
         degrees, scale = self.degrees.detach(), self.scale.detach()
-        noise = scale * (degrees / (degrees - 2.0)).sqrt()
-        return {"noise": float(noise.mean())}
+        return float((scale * (degrees / (degrees - 2.0)).sqrt()).mean())
 
 
 def check_degrees(degrees: float) -> float:

@@ -76,7 +76,7 @@ class _LayerCheck(SamplingRequirements):
             what = "of inducing points and rows, one is features and the other a Gram matrix"
             self.require(isinstance(sample.inducing, GramInducing) == gram, what)
             width = len(self.inducing) if gram else found[0][-1]
-            self.require_shape("inducing", inducing, (SAMPLES, len(self.inducing), width))
+            self.require_value("inducing", inducing, (SAMPLES, len(self.inducing), width))
 
     def rows_are_alone(self) -> None:
         """Of rows with one noise for all, and of pieces of a batch with one for each."""
@@ -94,8 +94,7 @@ class _LayerCheck(SamplingRequirements):
                     self.require_close(piece, expected, violation)
 
     def start(self) -> None:
-        drawn = self.sample().rows(self.rows, self.row_random())
-        width = drawn.shape[-1] if isinstance(drawn, Tensor) else self.inducing.shape[1]
+        width = self.subject.width
         features = self.normal(len(self.inducing), width) / width**0.5
         other = _LayerCheck(self.subject, self.inducing, self.dtype, self.seed)
         values = _values(other.subject.start_from(self.inducing, features))

@@ -45,12 +45,11 @@ class Requirements:
     def require_equal(self, actual: Tensor, expected: Tensor, violation: str) -> None:
         self.require(torch.equal(actual, expected), violation)
 
-    def require_shape(self, name: str, value: Tensor, *allowed: tuple[int, ...]) -> None:
-        found, wanted = tuple(value.shape), " or ".join(map(str, allowed))
-        self.require(found in allowed, f"{name} has shape {found} instead of {wanted}")
-
-    def require_value(self, name: str, value: Tensor) -> None:
-        """Require the dtype of the check, and finite numbers."""
+    def require_value(self, name: str, value: Tensor, *shapes: tuple[int, ...]) -> None:
+        """Require the dtype of the check, finite numbers, and one of the ``shapes`` if given."""
+        found, wanted = tuple(value.shape), " or ".join(map(str, shapes))
+        fits = not shapes or found in shapes
+        self.require(fits, f"{name} has shape {found} instead of {wanted}")
         self.require(value.dtype == self.dtype, f"{name} turns {self.dtype} into {value.dtype}")
         self.require(value.isfinite().all(), f"{name} is not finite at generic points")
 
@@ -78,20 +77,23 @@ class Requirements:
             self.require(False, f"{what} differs from finite differences: {reason}")
 
     def require_close(
-        self, actual: Tensor, expected: Tensor, violation: str, tolerance: float | None = None
+        self,
+        actual: Tensor,
+        expected: Tensor,
+        violation: str,
+        tolerance: float | None = None,
+        broadcast: bool = False,
     ) -> None:
-        """Require equality up to ``tolerance``, relative where values exceed one."""
+        """Require equality up to ``tolerance``, relative where values exceed one; with
+        ``broadcast``, one may lack the dimension for samples."""
+        actual, expected = actual.detach(), expected.detach()
+        if broadcast:
+            actual, expected = torch.broadcast_tensors(actual, expected)
         shapes = f"shapes {tuple(actual.shape)} and {tuple(expected.shape)}"
         self.require(actual.shape == expected.shape, f"{violation} ({shapes})")
-        tolerance = self.tolerance if tolerance is None else tolerance
-        actual, expected = actual.detach(), expected.detach()
         error = float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
-        self.require(error <= tolerance, f"{violation} (they differ by {error:.1e})")
-
-    def require_same(self, first: Tensor, second: Tensor, violation: str) -> None:
-        """As :meth:`require_close`, where one may lack the dimension for samples."""
-        first, second = torch.broadcast_tensors(first, second)
-        self.require_close(first, second, violation)
+        close = error <= (self.tolerance if tolerance is None else tolerance)
+        self.require(close, f"{violation} (they differ by {error:.1e})")
 
     def require_zero_mean(self, values: Tensor, violation: str, allowance: float = 0.0) -> None:
         """Require that the mean over the first dimension is zero up to sampling noise, or within
@@ -141,7 +143,7 @@ class SamplingRequirements(Requirements, ABC):
         samples = [self.sample(integrate=integrate) for integrate in (True, False)]
         for sample in samples:
             self.require(isinstance(sample, kind), f"sample returns a {type(sample).__name__}")
-            self.require_shape("log p - log q", sample.log_ratio, (), (SAMPLES,))
+            self.require_value("log p - log q", sample.log_ratio, (), (SAMPLES,))
         return samples
 
     def random(self, num_samples: int = SAMPLES) -> Randomness:
@@ -169,10 +171,10 @@ class SamplingRequirements(Requirements, ABC):
         values = {name: value.clone() for name, value in self.subject.state_dict().items()}
         self.outcome(self.inducing, self.rows)
         after = _attributes(self.subject)
-        changed = sorted(name for name in before | after if before.get(name) is not after.get(name))
-        self.require(not changed, f"sampling changes {', '.join(changed)} of the layer")
-        for name, value in self.subject.state_dict().items():
-            self.require_equal(value, values[name], f"sampling changes {name} of the layer")
+        changed = {name for name in before | after if before.get(name) is not after.get(name)}
+        found = self.subject.state_dict().items()
+        changed |= {name for name, value in found if not torch.equal(value, values[name])}
+        self.require(not changed, f"sampling changes {', '.join(sorted(changed))} of the layer")
 
     def samples_of_the_layer_below(self) -> None:
         """A later layer's inputs have a dimension for samples. Equal samples are no samples."""
@@ -181,7 +183,7 @@ class SamplingRequirements(Requirements, ABC):
         later = self.outcome(*inputs)
         for name, value in first.items():
             what = f"{name} of the same inputs with and without a dimension for samples differ"
-            self.require_same(value, later[name], what)
+            self.require_close(value, later[name], what, broadcast=True)
 
     def gradients(self) -> None:
         inducing, rows = (x.clone().requires_grad_() for x in (self.inducing, self.rows))
@@ -224,8 +226,8 @@ class SamplingRequirements(Requirements, ABC):
 
 def _attributes(layer: nn.Module) -> dict[str, Any]:
     """Everything that hangs on a layer and its parts, by name."""
-    found: dict[str, Any] = {}
-    for prefix, module in layer.named_modules():
-        for name, value in [*vars(module).items(), *module.named_buffers(recurse=False)]:
-            found[f"{prefix}.{name}".lstrip(".")] = value
-    return found
+    return {
+        f"{prefix}.{name}".lstrip("."): value
+        for prefix, module in layer.named_modules()
+        for name, value in [*vars(module).items(), *module.named_buffers(recurse=False)]
+    }

@@ -352,7 +352,7 @@ def start_from_shallow(
         model.likelihood.load_state_dict(single.likelihood.state_dict())
         first.log_lengthscale.copy_((own.lengthscale * norm).log())
         layer = model.hidden[0]
-        width = int(getattr(layer, "width", model.num_features))
+        width = layer.width
         columns = (features / norm) @ linear_map(features / norm, width)
         drawn = torch.randn(
             columns.shape, generator=torch.Generator().manual_seed(0), dtype=columns.dtype

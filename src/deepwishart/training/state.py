@@ -160,7 +160,7 @@ class TrainingState:
 
     def record(self, elbo: float, kl_weight: float, learning_rate: float) -> None:
         """Add the step just finished to the history; now and then it counts as good."""
-        noise = self.model.likelihood.summary().get("noise", 0.0)
+        noise = self.model.likelihood.noise_level()
         number = self.history.step[-1] + 1 if self.history.step else 0
         seconds = time.perf_counter() - self._began
         self.history.append(number, elbo, kl_weight, learning_rate, noise, seconds)
