@@ -80,7 +80,7 @@ def check_identical(regressor, X, folder):
         {"width": 12, "n_inducing": 100, "jitter": 1e-4, "ard": False, "posterior": "anchored"},
         {"protocol": "paper"},
     ],
-    ids=str,
+    ids=lambda each: " ".join(each),
 )
 def test_predictions_are_identical(parameters, data, tmp_path):
     """Of two targets, whose units are far apart."""

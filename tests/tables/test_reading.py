@@ -96,11 +96,12 @@ def test_standard_input(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "dialect"),
     [
-        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 1000)[:-20], None),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 1000, mtime=0)[:-20], None),
         ("t.csv.gz", b"\x1f\x8b nothing", None),
         ("t.csv", b"a\n\xff\n", Dialect(encoding="utf-8")),
         ("t.parquet", b"PAR1 nothing PAR1", None),
     ],
+    ids=["cut", "no archive", "no text", "no Parquet"],
 )
 def test_damage(name, content, dialect, tmp_path):
     (tmp_path / name).write_bytes(content)
