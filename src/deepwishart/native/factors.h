@@ -120,11 +120,16 @@ int32_t factorise(const T* matrix, T* lower, int64_t size) {
   return status.template item<int32_t>();
 }
 
+// Per matrix 0, until a pivot fails.
+Tensor no_failures(const Tensor& matrices) {
+  return at::zeros({matrices.size(0)}, matrices.options().dtype(at::kInt));
+}
+
 // Lower factors with their inverses, and per sample 0 or the index of the pivot that failed.
 std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix) {
   check_square(matrix, "the matrix to factorise");
   Tensor lower = at::empty_like(matrix), inverse = at::empty_like(matrix);
-  Tensor info = at::zeros({matrix.size(0)}, at::kInt);
+  Tensor info = no_failures(matrix);
   for_each_sample(matrix, [&]<typename T>(T, int64_t s) {
     int32_t& failed = info.data_ptr<int32_t>()[s];
     failed = factorise(from<T>(matrix, s), into<T>(lower, s), matrix.size(1));
@@ -164,6 +169,25 @@ void mirror(T* __restrict matrix, int64_t size) {
     for (int64_t j = 0; j < i; ++j) matrix[j * size + i] = matrix[i * size + j];
 }
 
+// left * right, or left^T * right, for left = [H; V] with lower-triangular H: by blocks of rows of H,
+// leaving out what is zero above its diagonal.
+template <typename T>
+void trapezoidal_product(bool transpose, const T* left, const T* right, T* out, int64_t height,
+                         int64_t size, int64_t columns) {
+  constexpr int64_t block = 32;
+  const int64_t blocks = std::max<int64_t>(1, size / block);
+  for (int64_t i = 0; i < blocks; ++i) {
+    const bool last = i + 1 == blocks;
+    const int64_t begin = i * block, end = last ? size : begin + block;
+    if (transpose)
+      gemm<T>(true, false, end - begin, columns, height - begin, 1, left + begin * size + begin, size,
+              right + begin * columns, columns, 0, out + begin * columns, columns);
+    else
+      gemm<T>(false, false, (last ? height : end) - begin, columns, end, 1, left + begin * size, size,
+              right, columns, 0, out + begin * columns, columns);
+  }
+}
+
 // H^T H for lower-triangular H.
 template <typename T>
 void inner_product(const T* lower, T* out, int64_t size) {
@@ -181,6 +205,13 @@ void halve_and_mirror(T* __restrict matrix, int64_t size) {
     }
     matrix[i * size + i] *= T(0.5);
   }
+}
+
+// The upper right block, from the lower left one.
+template <typename T>
+void mirror_corner(T* __restrict matrix, int64_t half, int64_t size) {
+  for (int64_t i = half; i < size; ++i)
+    for (int64_t j = 0; j < half; ++j) matrix[j * size + i] = matrix[i * size + j];
 }
 
 // L^-T S L^-1 for symmetric S: lower blocks, then mirrored.
@@ -201,8 +232,7 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
           out + left, size);
   gemm<T>(true, false, rest, rest, rest, 1, inverse + corner, size, scratch + corner, size, 0,
           out + corner, size);
-  for (int64_t i = half; i < size; ++i)
-    for (int64_t j = 0; j < half; ++j) out[j * size + i] = out[i * size + j];
+  mirror_corner(out, half, size);
 }
 
 Tensor cholesky_inverse_backward(const Tensor& lower, const Tensor& inverse,
@@ -234,13 +264,6 @@ T dot(const T* __restrict a, const T* __restrict b, int64_t count) {
   T total = 0;
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < count; ++i) total += a[i] * b[i];
-  return total;
-}
-
-template <typename T>
-T sum_log_diagonal(const T* matrix, int64_t size) {
-  T total = 0;
-  for (int64_t i = 0; i < size; ++i) total += std::log(matrix[i * size + i]);
   return total;
 }
 

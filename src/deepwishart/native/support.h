@@ -128,7 +128,7 @@ class Pool {
 Tensor like(const Tensor& reference, at::IntArrayRef shape) {
   constexpr size_t kLarge = size_t(1) << 20;
   const size_t bytes = c10::multiply_integers(shape) * reference.element_size();
-  if (bytes < kLarge || reference.is_meta()) return at::empty(shape, reference.options());
+  if (bytes < kLarge) return at::empty(shape, reference.options());
   static Pool& pool = *new Pool;  // outlives every tensor
   return at::from_blob(
       pool.take(bytes), shape, [bytes](void* memory) { pool.give_back(memory, bytes); },

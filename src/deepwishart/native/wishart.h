@@ -26,7 +26,7 @@ struct Scale {
       : lower(at::empty_like(scale)),
         inverse(at::empty_like(scale)),
         form(at::empty_like(scale)),
-        failed(at::zeros({scale.size(0)}, at::kInt)) {}
+        failed(no_failures(scale)) {}
 
   // Factors are computed in double precision whatever the dtype, in which they are handed over.
   // In single precision their rounding is as large as the jitter.

@@ -25,15 +25,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from deepwishart.numerics import linalg
-from deepwishart.numerics.operation import (
-    compiled,
-    first_order,
-    operation,
-    shapes,
-)
-from deepwishart.numerics.rows import Conditional, constants
+from deepwishart.numerics.operation import compiled, operation
+from deepwishart.numerics.rows import Conditional, known_form
 from deepwishart.numerics.wishart import root_gradients, wishart_normaliser
 
 __all__ = ["Anchor", "anchor", "draw_anchored", "log_gamma_ratio"]
@@ -199,7 +195,7 @@ def plain_anchored_draw(
     gammas = log_gamma_ratio(squares, 0.5 * (degrees - steps), concentration, rate)
     normals = 0.5 * (epsilon.tril(-1).square() - factor.tril(-1).square()).sum((-2, -1))
     log_ratio = normals - known.log_volume() + gammas
-    return lower @ factor, log_ratio, inverse, factor, *constants(inverse, factor), failed
+    return lower @ factor, log_ratio, inverse, factor, *known_form(inverse, factor), failed
 
 
 anchored_draw = operation(plain_anchored_draw)
@@ -223,7 +219,7 @@ def _(
     found = AnchoredDraw.apply(
         linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
     )
-    root, log_ratio, inverse, factor, form, solved, _, failed, *_ = found
+    root, log_ratio, inverse, factor, form, solved, failed = found
     log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
     inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
     return root, log_ratio, inverse, factor, form, solved, failed.reshape(scale.shape[:-2])
@@ -258,20 +254,18 @@ class AnchoredDraw(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.anchored_draw_forward(*inputs[:-1])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
         _, gamma, concentration, rate, _, _, epsilon, *ctx.options = inputs
-        _, _, inverse, factor, form, solved, lower, failed, *rest = output
+        found = torch.ops.deepwishart.anchored_draw_forward(*inputs[:-1])
+        root, log_ratio, inverse, factor, form, solved, lower, failed, *rest = found
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(form, solved, lower, failed, *rest)
+        ctx.mark_non_differentiable(form, solved, failed)
         parameters = (gamma, concentration, rate, epsilon)
         ctx.save_for_backward(*parameters, inverse, lower, factor, *rest)
+        return root, log_ratio, inverse, factor, form, solved, failed
 
     @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         parameters, kept, factor = saved[:4], saved[4:], saved[6]
@@ -279,23 +273,3 @@ class AnchoredDraw(torch.autograd.Function):
             *parameters, *ctx.options, *kept, *root_gradients(gradients, factor)
         )
         return *found, None, None, None
-
-
-@shapes("anchored_draw_forward")
-def _(scale: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    pull, _, epsilon = rest[3:6]
-    square, narrow = torch.empty_like, torch.empty_like
-    failed = scale.new_empty(scale.shape[:1], dtype=torch.int32)
-    first = narrow(epsilon), epsilon.new_empty(epsilon.shape[0]), square(scale), narrow(epsilon)
-    draw = *first, square(scale), narrow(epsilon), square(scale), failed
-    pulled = pull.new_empty(scale.shape[0], *pull.shape)
-    return *draw, square(scale), square(scale), pulled, narrow(epsilon), narrow(epsilon)
-
-
-@shapes("anchored_draw_backward")
-def _(*saved: Any) -> tuple[Tensor, ...]:
-    gamma, concentration, rate, epsilon = saved[:4]
-    inverse = saved[6]
-    pull, precision = epsilon.new_empty(epsilon.shape[1:]), inverse.new_empty(inverse.shape[1:])
-    alike = (torch.empty_like(t) for t in (inverse, gamma, concentration, rate))
-    return *alike, pull, precision
