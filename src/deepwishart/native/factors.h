@@ -235,6 +235,20 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
   mirror_corner(out, half, size);
 }
 
+// X S X^T for lower-triangular X and symmetric S: upper blocks, then mirrored.
+template <typename T>
+void congruence(const T* X, const T* symmetric, T* scratch, T* out, int64_t size) {
+  const int64_t half = size / 2, rest = size - half;
+  const T* left = X + half * size;
+  gemm<T>(false, true, size, rest, size, 1, symmetric, size, left, size, 0, scratch + half, size);
+  gemm<T>(false, true, half, half, half, 1, symmetric, size, X, size, 0, scratch, size);
+  gemm<T>(false, false, rest, rest, size, 1, left, size, scratch + half, size, 0,
+          out + half * size + half, size);
+  gemm<T>(false, false, half, size, half, 1, X, size, scratch, size, 0, out, size);
+  for (int64_t i = 0; i < half; ++i)
+    for (int64_t j = half; j < size; ++j) out[j * size + i] = out[i * size + j];
+}
+
 Tensor cholesky_inverse_backward(const Tensor& lower, const Tensor& inverse,
                                  const std::optional<Tensor>& grad_lower,
                                  const std::optional<Tensor>& grad_inverse) {

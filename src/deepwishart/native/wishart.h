@@ -46,7 +46,7 @@ struct Scale {
       inner_product(H, G, size);
     else
       std::copy_n(H, all, G);
-    use(own);
+    use();
   }
 };
 
@@ -167,7 +167,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> wisha
   for (const Tensor* t : {&loc, &deviation}) check_shape(*t, {size, rank}, "a normal parameter");
   const Scale parts(scale);
   for_each_sample(scale, [&]<typename T>(T, int64_t s) {
-    parts.factorise_one<T>(scale, s, [](const double*) {});
+    parts.factorise_one<T>(scale, s, [] {});
   });
   Tensor root = at::empty_like(epsilon), factor = at::empty_like(epsilon),
          solved = at::empty_like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});

@@ -213,54 +213,65 @@ def _(
     degrees: float,
     sticking: bool,
 ) -> tuple[Tensor, ...]:
-    pull = precision_root @ (precision_root.mT @ targets)
-    precision = precision_root @ precision_root.mT
-    tensors = (gamma, concentration, rate, pull, precision, epsilon)
-    found = AnchoredDraw.apply(
-        linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
-    )
-    root, log_ratio, inverse, factor, form, solved, failed = found
+    # A product in whose place one factor is fixed: its gradient is symmetric, one product is enough.
+    M = precision_root.detach()
+    precision = M @ (2.0 * precision_root - M).mT
+    tensors = (linalg.flatten(scale), gamma, concentration, rate, targets, precision, epsilon)
+    exact = (t.double().contiguous() for t in tensors)
+    *found, failed = AnchoredDraw.apply(*exact, degrees, sticking)
+    root, log_ratio, inverse, factor, form, solved = (t.to(scale.dtype) for t in found)
+    if scale.dtype != torch.float64:
+        form = inverse.detach()
     log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
-    inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
-    return root, log_ratio, inverse, factor, form, solved, failed.reshape(scale.shape[:-2])
+    inverse, form, failed = linalg.unflatten((inverse, form, failed), scale)
+    return root, log_ratio, inverse, factor, form, solved, failed
 
 
 class AnchoredDraw(torch.autograd.Function):
-    r"""From :math:`\Sigma`, :math:`\Lambda = M M^\top` and :math:`t = \Lambda v`. Since
-    :math:`R M^\top L = R R^\top = N - I`, with :math:`d_j = A_{jj}` and the mask :math:`m`
+    r"""From :math:`\Sigma`, :math:`\Lambda = M M^\top` and :math:`v`. With :math:`C = \Sigma^{-1}`,
+    :math:`(C + \Lambda)^{-1} = G G^\top` and lower-triangular :math:`G`, :math:`U = L^\top G^{-\top}`
+    is the upper factor of :math:`N = I + L^\top \Lambda L`: no product with :math:`\Lambda` of size
+    :math:`P^3` is needed. With :math:`D = \operatorname{diag}(A_{jj})`, ``(P, m)``, and the mask
+    :math:`m`
 
-    .. math:: N = I + L^\top \Lambda L = U U^\top, \quad r = L^\top t - (N - I)_{:,:m} D, \quad
-              W = U^{-1} r, \quad Z = m \odot (W + \epsilon), \quad A = U^{-\top} Z + D .
+    .. math:: q = v - L D, \quad W = U^{-1} r = G^\top \Lambda q, \quad Z = m \odot (W + \epsilon),
+              \quad F = L D + G Z, \quad A = L^{-1} F, \quad U_{ii} = L_{ii} / G_{ii} .
 
-    **Gradients** for :math:`\bar A`, which has :math:`-c A` of the ratio's gradient :math:`c` in it
-    as in :class:`~deepwishart.numerics.wishart.WishartDraw`, whose density differs in
-    :math:`\sigma_{ij} = 1/U_{ii}` alone. Below the diagonal
-    :math:`\bar Z = U^{-1} (m \odot \bar A)`, :math:`\bar W = m \odot \bar Z`,
-    :math:`\bar r = U^{-\top} \bar W`, and the factor receives outer products,
+    **Gradients** for :math:`\bar F`, :math:`\bar w` of the whitened root, and :math:`c` of the ratio,
+    which :math:`A` receives as :math:`\bar A = \bar w - c A`. With :math:`\bar F' = \bar F +
+    L^{-\top} \bar A`
 
-    .. math:: U^\top \bar U &= -Z \bar Z^\top - \bar W W^\top
-              - c \operatorname{diag}(\min(i - 1, m)), \\
-              \bar N &= U^{-\top} \tfrac12 (\Phi(U^\top \bar U) + \Phi(U^\top \bar U)^\top) U^{-1}
-              - \bar r D,
+    .. math:: \bar Z = G^\top \bar F', \quad \bar W = m \odot \bar Z, \quad
+              \bar u = G \bar W, \quad \bar q = \Lambda \bar u, \quad
+              Y = L^\top (\bar F' - \bar q), \quad \bar v = \sum_s \bar q, \quad
+              \bar d_j = Y_{jj},
 
-    :math:`\Phi` keeping the *upper* triangle with half the diagonal. With
-    :math:`B = \bar N + \bar N^\top`
+    both factors receive outer products,
 
-    .. math:: L^\top \bar L = (L^\top \bar F) A^\top + L^\top t\, \bar r^\top + (N - I) B, \quad
-              \bar\Lambda = \tfrac12 \sum_s L B L^\top, \quad \bar t = \sum_s L \bar r, \quad
-              \bar d_j = \bar A_{jj} - \sum_i \bar r_{ij} (N - I)_{ij},
+    .. math:: G^\top \bar G &= \bar Z Z^\top + W \bar W^\top + c\, n, \\
+              L^\top \bar L &= -\bar A A^\top + Y D^\top - c\, n, \qquad
+              n = \operatorname{diag}(\min(i - 1, m)),
 
-    and the gamma variables receive :math:`\bar d` as there.
+    and with :math:`S = \tfrac12 (\Phi(G^\top \bar G) + \Phi(G^\top \bar G)^\top)`, so that
+    :math:`-G S G^\top` is the gradient of :math:`C + \Lambda`,
+
+    .. math:: \bar\Lambda = \sum_s \Big(\tfrac12 (\bar u q^\top + q \bar u^\top)
+              - G S G^\top\Big), \qquad
+              \bar\Sigma = L^{-\top} \Big(\tfrac12 (\Phi(L^\top \bar L)
+              + \Phi(L^\top \bar L)^\top) + L^{-1} G S G^\top L^{-\top}\Big) L^{-1} .
+
+    The gamma variables receive :math:`\bar d` as in
+    :class:`~deepwishart.numerics.wishart.WishartDraw`. All of it is in double precision.
     """
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        _, gamma, concentration, rate, _, _, epsilon, *ctx.options = inputs
+        _, gamma, concentration, rate, _, precision, epsilon, *ctx.options = inputs
         found = torch.ops.deepwishart.anchored_draw_forward(*inputs[:-1])
         root, log_ratio, inverse, factor, form, solved, lower, failed, *rest = found
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(form, solved, failed)
-        parameters = (gamma, concentration, rate, epsilon)
+        parameters = (gamma, concentration, rate, precision, epsilon)
         ctx.save_for_backward(*parameters, inverse, lower, factor, *rest)
         return root, log_ratio, inverse, factor, form, solved, failed
 
@@ -268,7 +279,7 @@ class AnchoredDraw(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        parameters, kept, factor = saved[:4], saved[4:], saved[6]
+        parameters, kept, factor = saved[:5], saved[5:], saved[7]
         found = torch.ops.deepwishart.anchored_draw_backward(
             *parameters, *ctx.options, *kept, *root_gradients(gradients, factor)
         )
