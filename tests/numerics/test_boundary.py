@@ -51,10 +51,12 @@ def calls(dtype=torch.float64, samples=3, scales=3) -> dict[str, tuple]:
     F, ratio, H, A, _, _, L, _ = run("wishart_draw_forward", scale, *factor, v, sigma, w, 2.0)
     slopes = (F, ratio, H, A)
     run("wishart_draw_backward", *factor, sigma, w, 2.0, True, H, L, A, *slopes)
-    precision = to(positive(size=SIZE, seed=13))
+    scale, gamma, alpha, v, w = (t.double() for t in (scale, gamma, alpha, v, w))
+    factor, precision = (gamma, alpha, alpha), positive(size=SIZE, seed=13)
     found = run("anchored_draw_forward", scale, *factor, v, precision, w, 2.0)
-    F, ratio, H, A, _, _, L, _, *rest = found
-    run("anchored_draw_backward", *factor, w, 2.0, True, H, L, A, *rest, F, ratio, H, A)
+    F, ratio, H, A, _, solved, L, _, *rest = found
+    kept, slopes = (H, L, A, solved, *rest), (F, ratio, H, A)
+    run("anchored_draw_backward", *factor, precision, w, 2.0, True, *kept, *slopes)
     return made
 
 

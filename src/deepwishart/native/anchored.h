@@ -49,53 +49,47 @@ anchored_draw_forward(const Tensor& scale, const Tensor& gamma, const Tensor& co
   check_shape(precision, {size, size}, "the precision");
   const double *v = from<double>(targets), *Lambda = from<double>(precision);
   const Scale parts(scale);
-  Tensor covariance = at::empty_like(scale);
-  at::parallel_for(0, scale.size(0), 1, [&](int64_t begin, int64_t end) {
-    at::NoGradGuard no_grad;
-    for (int64_t s = begin; s < end; ++s)
-      parts.factorise_one<double>(scale, s, [&] {
-        parts.failed.data_ptr<int32_t>()[s] = covariance_factor(
-            from<double>(parts.form, s), Lambda, into<double>(covariance, s), size);
-      });
+  Tensor covariance = like(scale);
+  for_each_sample(scale, [&](double, int64_t s) {
+    int32_t& pivot = parts.factorise_one<double>(scale, s);
+    if (pivot == 0)
+      pivot = covariance_factor(from<double>(parts.form, s), Lambda, into<double>(covariance, s), size);
   });
-  Tensor root = at::empty_like(epsilon), factor = at::zeros_like(epsilon),
-         solved = at::empty_like(epsilon), W = at::empty_like(epsilon), Z = at::empty_like(epsilon),
-         missing = at::empty_like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});
-  at::parallel_for(0, epsilon.size(0), 1, [&](int64_t begin, int64_t end) {
-    at::NoGradGuard no_grad;
-    for (int64_t s = begin; s < end; ++s) {
-      const int64_t own = scale_of(s, scale);
-      const double *e = from<double>(epsilon, s), *G = from<double>(covariance, own);
-      const double *L = from<double>(parts.lower, own), *H = from<double>(parts.inverse, own);
-      double *A = into<double>(factor, s), *F = into<double>(root, s), *w = into<double>(W, s);
-      double *z = into<double>(Z, s), *q = into<double>(missing, s);
-      Scratch<double> scratch(narrow);
-      double *pulled = scratch.data(), total = diagonal.constant<double>() + diagonal.fill(s, A);
-      for (int64_t i = 0; i < size; ++i)
-        for (int64_t j = 0; j < rank; ++j)
-          q[i * rank + j] = v[i * rank + j] - L[i * size + j] * A[j * rank + j];
-      gemm<double>(false, false, size, rank, size, 1, Lambda, size, q, rank, 0, pulled, rank);
-      gemm<double>(true, false, size, rank, size, 1, G, size, pulled, rank, 0, w, rank);
-      for (int64_t i = 0; i < size; ++i) {
-        const int64_t below = std::min(i, rank), corner = i * size + i;
-        for (int64_t at = i * rank; at < i * rank + rank; ++at) {
-          const bool drawn = at < i * rank + below;
-          z[at] = drawn ? w[at] + e[at] : 0.0;
-          total += drawn ? 0.5 * e[at] * e[at] : 0.0;
-        }
-        total += below * (std::log(G[corner] / L[corner]) + kHalfLogTwoPi);
+  Tensor root = like(epsilon), factor = at::zeros_like(epsilon),
+         solved = like(epsilon), W = like(epsilon), Z = like(epsilon),
+         missing = like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});
+  for_each_sample(epsilon, [&](double, int64_t s) {
+    const int64_t own = scale_of(s, scale);
+    const double *e = from<double>(epsilon, s), *G = from<double>(covariance, own);
+    const double *L = from<double>(parts.lower, own), *H = from<double>(parts.inverse, own);
+    double *A = into<double>(factor, s), *F = into<double>(root, s), *w = into<double>(W, s);
+    double *z = into<double>(Z, s), *q = into<double>(missing, s);
+    Scratch<double> scratch(narrow);
+    double *pulled = scratch.data(), total = diagonal.constant<double>() + diagonal.fill(s, A);
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t j = 0; j < rank; ++j)
+        q[i * rank + j] = v[i * rank + j] - L[i * size + j] * A[j * rank + j];
+    gemm<double>(false, false, size, rank, size, 1, Lambda, size, q, rank, 0, pulled, rank);
+    gemm<double>(true, false, size, rank, size, 1, G, size, pulled, rank, 0, w, rank);
+    for (int64_t i = 0; i < size; ++i) {
+      const int64_t below = std::min(i, rank), corner = i * size + i;
+      for (int64_t at = i * rank; at < i * rank + rank; ++at) {
+        const bool drawn = at < i * rank + below;
+        z[at] = drawn ? w[at] + e[at] : 0.0;
+        total += drawn ? 0.5 * e[at] * e[at] : 0.0;
       }
-      gemm<double>(false, false, size, rank, size, 1, G, size, z, rank, 0, F, rank);
-      gemm<double>(false, false, size, rank, size, 1, H, size, F, rank, 0, pulled, rank);
-      for (int64_t i = 0; i < size; ++i)
-        for (int64_t j = 0; j < rank; ++j) {
-          if (j < i) A[i * rank + j] = pulled[i * rank + j];
-          F[i * rank + j] += L[i * size + j] * A[j * rank + j];
-        }
-      *into<double>(log_ratio, s) = total - 0.5 * dot(A, A, narrow);
-      gemm<double>(true, false, size, rank, size, 1, H, size, A, rank, 0, into<double>(solved, s),
-                   rank);
+      total += below * (std::log(G[corner] / L[corner]) + kHalfLogTwoPi);
     }
+    gemm<double>(false, false, size, rank, size, 1, G, size, z, rank, 0, F, rank);
+    gemm<double>(false, false, size, rank, size, 1, H, size, F, rank, 0, pulled, rank);
+    for (int64_t i = 0; i < size; ++i)
+      for (int64_t j = 0; j < rank; ++j) {
+        if (j < i) A[i * rank + j] = pulled[i * rank + j];
+        F[i * rank + j] += L[i * size + j] * A[j * rank + j];
+      }
+    *into<double>(log_ratio, s) = total - 0.5 * dot(A, A, narrow);
+    gemm<double>(true, false, size, rank, size, 1, H, size, A, rank, 0, into<double>(solved, s),
+                 rank);
   });
   return {root,   log_ratio,    parts.inverse, factor, parts.form, solved, parts.lower,
           parts.failed, covariance, W,             Z,      missing};
@@ -105,8 +99,8 @@ anchored_draw_forward(const Tensor& scale, const Tensor& gamma, const Tensor& co
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backward(
     const Tensor& gamma, const Tensor& concentration, const Tensor& rate, const Tensor& precision,
     const Tensor& epsilon, double degrees, bool sticking, const Tensor& inverse,
-    const Tensor& lower, const Tensor& factor, const Tensor& covariance, const Tensor& W,
-    const Tensor& Z, const Tensor& missing, const Tensor& grad_root, const Tensor& grad_ratio,
+    const Tensor& lower, const Tensor& factor, const Tensor& solved, const Tensor& covariance,
+    const Tensor& W, const Tensor& Z, const Tensor& missing, const Tensor& grad_root, const Tensor& grad_ratio,
     const std::optional<Tensor>& grad_inverse, const std::optional<Tensor>& grad_weights) {
   check_root_gradients(inverse, lower, factor, epsilon, grad_root, grad_ratio, grad_inverse,
                        grad_weights);
@@ -115,60 +109,58 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backwar
   const int64_t all = size * size, narrow = size * rank;
   check_shape(precision, {size, size}, "the precision");
   check_shape(covariance, inverse.sizes(), "the factor of the covariance");
-  for (const Tensor* t : {&W, &Z, &missing}) check_shape(*t, epsilon.sizes(), "a part of the draw");
-  Tensor along = at::empty_like(epsilon), to_pull = at::empty_like(epsilon),
-         to_missing = at::empty_like(epsilon), middles = like(inverse, {samples, size, size}),
+  for (const Tensor* t : {&solved, &W, &Z, &missing}) check_shape(*t, epsilon.sizes(), "a part of the draw");
+  Tensor along = like(epsilon), to_pull = like(epsilon),
+         to_missing = like(epsilon), middles = like(inverse, {samples, size, size}),
          inner = like(inverse, {samples, size, size});
-  at::parallel_for(0, samples, 1, [&](int64_t begin, int64_t end) {
-    at::NoGradGuard no_grad;
-    for (int64_t s = begin; s < end; ++s) {
-      const int64_t own = scale_of(s, inverse);
-      const double *A = from<double>(factor, s), *G = from<double>(covariance, own);
-      const double *w = from<double>(W, s), *z = from<double>(Z, s);
-      const double d = *from<double>(grad_ratio, s);
-      const double* gw = grad_weights ? from<double>(*grad_weights, s) : nullptr;
-      double *l = into<double>(along, s), *gu = into<double>(to_pull, s);
-      double *gq = into<double>(to_missing, s), *M = into<double>(middles, s);
-      Scratch<double> scratch(2 * all + 4 * narrow);
-      double *S = scratch.data(), *work = S + all, *gA = work + all, *gF = gA + narrow;
-      double *gZ = gF + narrow, *gW = gZ + narrow;
-      for (int64_t i = 0; i < narrow; ++i) gA[i] = (gw ? gw[i] : 0.0) - d * A[i];
-      std::copy_n(from<double>(grad_root, s), narrow, gF);
-      gemm<double>(true, false, size, rank, size, 1, from<double>(inverse, own), size, gA, rank, 1,
-                   gF, rank);
-      gemm<double>(true, false, size, rank, size, 1, G, size, gF, rank, 0, gZ, rank);
-      below_diagonal(gZ, gW, size, rank);
-      gemm<double>(false, false, size, rank, size, 1, G, size, gW, rank, 0, gu, rank);
-      gemm<double>(false, false, size, rank, size, 1, from<double>(precision), size, gu, rank, 0, gq,
-                   rank);
-      for (int64_t i = 0; i < narrow; ++i) gF[i] -= gq[i];
-      gemm<double>(true, false, size, rank, size, 1, from<double>(lower, own), size, gF, rank, 0, l,
-                   rank);
-      gemm<double>(false, true, size, size, rank, -1, gA, rank, A, rank, 0, M, size);
-      gemm<double>(false, true, size, size, rank, 1, gZ, rank, z, rank, 0, S, size);
-      gemm<double>(false, true, size, size, rank, 1, w, rank, gW, rank, 1, S, size);
-      for (int64_t i = 0; i < size; ++i) {
-        for (int64_t j = 0; j < rank; ++j) M[i * size + j] += l[i * rank + j] * A[j * rank + j];
-        M[i * size + i] -= d * std::min(i, rank);
-        S[i * size + i] += d * std::min(i, rank);
-      }
-      halve_and_mirror(S, size);
-      congruence(G, S, work, into<double>(inner, s), size);
+  for_each_sample(epsilon, [&](double, int64_t s) {
+    const int64_t own = scale_of(s, inverse);
+    const double *A = from<double>(factor, s), *G = from<double>(covariance, own);
+    const double *w = from<double>(W, s), *z = from<double>(Z, s);
+    const double d = *from<double>(grad_ratio, s);
+    const double* gw = grad_weights ? from<double>(*grad_weights, s) : nullptr;
+    double *l = into<double>(along, s), *gu = into<double>(to_pull, s);
+    double *gq = into<double>(to_missing, s), *M = into<double>(middles, s);
+    Scratch<double> scratch(2 * all + 4 * narrow);
+    double *S = scratch.data(), *work = S + all, *gA = work + all, *gF = gA + narrow;
+    double *gZ = gF + narrow, *gW = gZ + narrow;
+    const double *direct = from<double>(grad_root, s), *HA = from<double>(solved, s);
+    for (int64_t i = 0; i < narrow; ++i) {
+      gA[i] = (gw ? gw[i] : 0.0) - d * A[i];
+      gF[i] = direct[i] - d * HA[i];
     }
+    if (gw)
+      gemm<double>(true, false, size, rank, size, 1, from<double>(inverse, own), size, gw, rank, 1,
+                   gF, rank);
+    gemm<double>(true, false, size, rank, size, 1, G, size, gF, rank, 0, gZ, rank);
+    below_diagonal(gZ, gW, size, rank);
+    gemm<double>(false, false, size, rank, size, 1, G, size, gW, rank, 0, gu, rank);
+    gemm<double>(false, false, size, rank, size, 1, from<double>(precision), size, gu, rank, 0, gq,
+                 rank);
+    for (int64_t i = 0; i < narrow; ++i) gF[i] -= gq[i];
+    gemm<double>(true, false, size, rank, size, 1, from<double>(lower, own), size, gF, rank, 0, l,
+                 rank);
+    gemm<double>(false, true, size, size, rank, -1, gA, rank, A, rank, 0, M, size);
+    gemm<double>(false, true, size, size, rank, 1, gZ, rank, z, rank, 0, S, size);
+    gemm<double>(false, true, size, size, rank, 1, w, rank, gW, rank, 1, S, size);
+    for (int64_t i = 0; i < size; ++i) {
+      for (int64_t j = 0; j < rank; ++j) M[i * size + j] += l[i * rank + j] * A[j * rank + j];
+      M[i * size + i] -= d * std::min(i, rank);
+      S[i * size + i] += d * std::min(i, rank);
+    }
+    halve_and_mirror(S, size);
+    congruence(G, S, work, into<double>(inner, s), size);
   });
   auto [to_gamma, to_alpha, to_beta] = diagonal.gradients(along, factor, grad_ratio, sticking);
   const Tensor total = sum_samples(inner);
   const bool shared = inverse.size(0) < samples;
   const Tensor inners = shared ? total.unsqueeze(0) : inner,
                sums = shared ? sum_samples(middles).unsqueeze(0) : middles;
-  at::parallel_for(0, inverse.size(0), 1, [&](int64_t begin, int64_t end) {
-    at::NoGradGuard no_grad;
-    for (int64_t s = begin; s < end; ++s) {
-      Scratch<double> scratch(2 * all);
-      double *work = scratch.data(), *out = work + all, *M = into<double>(sums, s);
-      congruence(from<double>(inverse, s), from<double>(inners, s), work, out, size);
-      for (int64_t i = 0; i < all; ++i) M[i] += 2.0 * out[i];
-    }
+  for_each_sample(inverse, [&](double, int64_t s) {
+    Scratch<double> scratch(2 * all);
+    double *work = scratch.data(), *out = work + all, *M = into<double>(sums, s);
+    congruence(from<double>(inverse, s), from<double>(inners, s), work, out, size);
+    for (int64_t i = 0; i < all; ++i) M[i] += 2.0 * out[i];
   });
   const auto side_by_side = [&](const Tensor& t) { return t.transpose(0, 1).reshape({size, -1}); };
   const Tensor outer = at::mm(side_by_side(to_pull), side_by_side(missing).t());

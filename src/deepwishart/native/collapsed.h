@@ -58,8 +58,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> row_sums_backward(
   check_shape(targets, {out.parts.rows, width}, "the targets");
   for (const Tensor* t : {&gram, &grad_gram}) check_shape(*t, inverse.sizes(), "a sum of squares");
   for (const Tensor* t : {&sums, &grad_sums}) check_shape(*t, {batch, size, width}, "a sum");
-  Tensor grad_kernel = at::empty_like(inverse), by_rows = at::empty_like(inverse),
-         by_targets = at::empty_like(sums);
+  Tensor grad_kernel = like(inverse), by_rows = like(inverse),
+         by_targets = like(sums);
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(3 * all);
     T *both = scratch.data(), *middle = both + all, *work = middle + all;

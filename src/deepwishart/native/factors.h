@@ -14,6 +14,9 @@ namespace {
 
 constexpr int64_t kSmallestSplit = 64;
 
+// About half of a size that is split, where BLAS has whole registers of columns.
+int64_t half_of(int64_t size) { return size / 2 / 8 * 8; }
+
 // Below this size plain loops over rows beat LAPACK, whose calls cost more than their work.
 constexpr int64_t kSmall = 192;
 
@@ -128,7 +131,7 @@ Tensor no_failures(const Tensor& matrices) {
 // Lower factors with their inverses, and per sample 0 or the index of the pivot that failed.
 std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix) {
   check_square(matrix, "the matrix to factorise");
-  Tensor lower = at::empty_like(matrix), inverse = at::empty_like(matrix);
+  Tensor lower = like(matrix), inverse = like(matrix);
   Tensor info = no_failures(matrix);
   for_each_sample(matrix, [&]<typename T>(T, int64_t s) {
     int32_t& failed = info.data_ptr<int32_t>()[s];
@@ -143,7 +146,7 @@ std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix
 template <typename T>
 void lower_products(bool transpose_first, const T* a, const T* b, T alpha, T beta, T* out,
                     int64_t size) {
-  const int64_t half = size / 2, rest = size - half;
+  const int64_t half = half_of(size), rest = size - half;
   const bool first = transpose_first, second = !transpose_first;
   if (size < kSmallestSplit) {
     gemm<T>(first, second, size, size, size, alpha, a, size, b, size, beta, out, size);
@@ -217,7 +220,7 @@ void mirror_corner(T* __restrict matrix, int64_t half, int64_t size) {
 // L^-T S L^-1 for symmetric S: lower blocks, then mirrored.
 template <typename T>
 void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t size) {
-  const int64_t half = size / 2, rest = size - half;
+  const int64_t half = half_of(size), rest = size - half;
   if (size < kSmallestSplit) {
     gemm<T>(false, false, size, size, size, 1, symmetric, size, inverse, size, 0, scratch, size);
     gemm<T>(true, false, size, size, size, 1, inverse, size, scratch, size, 0, out, size);
@@ -238,7 +241,7 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
 // X S X^T for lower-triangular X and symmetric S: upper blocks, then mirrored.
 template <typename T>
 void congruence(const T* X, const T* symmetric, T* scratch, T* out, int64_t size) {
-  const int64_t half = size / 2, rest = size - half;
+  const int64_t rest = half_of(size), half = size - rest;
   const T* left = X + half * size;
   gemm<T>(false, true, size, rest, size, 1, symmetric, size, left, size, 0, scratch + half, size);
   gemm<T>(false, true, half, half, half, 1, symmetric, size, X, size, 0, scratch, size);
@@ -257,7 +260,7 @@ Tensor cholesky_inverse_backward(const Tensor& lower, const Tensor& inverse,
   check_shape(lower, inverse.sizes(), "the factor");
   check_shape(grad_lower, inverse.sizes(), "the factor's gradient");
   check_shape(grad_inverse, inverse.sizes(), "the inverse factor's gradient");
-  Tensor result = at::empty_like(inverse);
+  Tensor result = like(inverse);
   const int64_t size = inverse.size(-1), all = size * size;
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(2 * all);

@@ -114,8 +114,8 @@ struct Cross {
       : left(x), right(y), scales(log_height, log_lengthscale), parts(batch, y.size(1)) {
     check_features(left, right, batch, size);
     matrix = like(left, {batch, size, parts.rows});
-    a = at::empty_like(left);
-    b = at::empty_like(right);
+    a = like(left);
+    b = like(right);
   }
 
   template <typename T>
@@ -147,7 +147,7 @@ struct CrossGradient {
     check_features(a, b, b.size(0), a.size(1));
     check_shape(cross, {parts.batch, a.size(1), parts.rows}, "the kernel matrix of the rows");
     left = like(a, {parts.count, a.size(1), a.size(2)});
-    right = at::empty_like(b);
+    right = like(b);
     sums = at::zeros({parts.count, 2}, a.options());
   }
 
@@ -172,7 +172,7 @@ std::tuple<Tensor, Tensor> gaussian_square_forward(const Tensor& features, const
   const Scales scales(log_height, log_lengthscale);
   const int64_t width = last_size(features, 3, "a tensor of features"), size = features.size(1);
   check_shape(features, features.sizes(), "a tensor of features");
-  Tensor kernel = like(features, {features.size(0), size, size}), scaled = at::empty_like(features);
+  Tensor kernel = like(features, {features.size(0), size, size}), scaled = like(features);
   for_each_sample(features, [&]<typename T>(T, int64_t s) {
     Scratch<T> again(size * width);
     T* K = into<T>(kernel, s);
@@ -196,7 +196,7 @@ std::tuple<Tensor, Tensor, Tensor> gaussian_square_backward(const Tensor& scaled
   check_shape(scaled, scaled.sizes(), "a tensor of features");
   for (const Tensor* t : {&kernel, &grad_kernel})
     check_shape(*t, {batch, size, size}, "the kernel matrix");
-  Tensor grad_features = at::empty_like(scaled), sums = at::zeros({batch, 2}, scaled.options());
+  Tensor grad_features = like(scaled), sums = at::zeros({batch, 2}, scaled.options());
   for_each_sample(scaled, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(size * size + narrow);
     T *grad = scratch.data(), *other = grad + size * size, *out = into<T>(grad_features, s);

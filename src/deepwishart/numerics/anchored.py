@@ -213,7 +213,7 @@ def _(
     degrees: float,
     sticking: bool,
 ) -> tuple[Tensor, ...]:
-    # A product in whose place one factor is fixed: its gradient is symmetric, one product is enough.
+    # M M^T with one factor fixed: its gradient is symmetric, and one product sends it on.
     M = precision_root.detach()
     precision = M @ (2.0 * precision_root - M).mT
     tensors = (linalg.flatten(scale), gamma, concentration, rate, targets, precision, epsilon)
@@ -229,17 +229,17 @@ def _(
 
 class AnchoredDraw(torch.autograd.Function):
     r"""From :math:`\Sigma`, :math:`\Lambda = M M^\top` and :math:`v`. With :math:`C = \Sigma^{-1}`,
-    :math:`(C + \Lambda)^{-1} = G G^\top` and lower-triangular :math:`G`, :math:`U = L^\top G^{-\top}`
-    is the upper factor of :math:`N = I + L^\top \Lambda L`: no product with :math:`\Lambda` of size
-    :math:`P^3` is needed. With :math:`D = \operatorname{diag}(A_{jj})`, ``(P, m)``, and the mask
-    :math:`m`
+    :math:`(C + \Lambda)^{-1} = G G^\top` and lower-triangular :math:`G`,
+    :math:`U = L^\top G^{-\top}` is the upper factor of :math:`N = I + L^\top \Lambda L`: no product
+    of size :math:`P^3` with :math:`\Lambda` is needed. With
+    :math:`D = \operatorname{diag}(A_{jj})`, ``(P, m)``, and the mask :math:`m`
 
     .. math:: q = v - L D, \quad W = U^{-1} r = G^\top \Lambda q, \quad Z = m \odot (W + \epsilon),
               \quad F = L D + G Z, \quad A = L^{-1} F, \quad U_{ii} = L_{ii} / G_{ii} .
 
-    **Gradients** for :math:`\bar F`, :math:`\bar w` of the whitened root, and :math:`c` of the ratio,
-    which :math:`A` receives as :math:`\bar A = \bar w - c A`. With :math:`\bar F' = \bar F +
-    L^{-\top} \bar A`
+    **Gradients** for :math:`\bar F`, :math:`\bar w` of the whitened root, and :math:`c` of the
+    ratio, which :math:`A` receives as :math:`\bar A = \bar w - c A`. With
+    :math:`\bar F' = \bar F + L^{-\top} \bar A`
 
     .. math:: \bar Z = G^\top \bar F', \quad \bar W = m \odot \bar Z, \quad
               \bar u = G \bar W, \quad \bar q = \Lambda \bar u, \quad
@@ -272,7 +272,7 @@ class AnchoredDraw(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(form, solved, failed)
         parameters = (gamma, concentration, rate, precision, epsilon)
-        ctx.save_for_backward(*parameters, inverse, lower, factor, *rest)
+        ctx.save_for_backward(*parameters, inverse, lower, factor, solved, *rest)
         return root, log_ratio, inverse, factor, form, solved, failed
 
     @staticmethod

@@ -57,8 +57,10 @@ def observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -> Obse
     (2.0, 0.25, 1.0)
     """
 
-    found = linalg.with_jitter(lambda matrix: pseudo_observations(matrix, root), kernel, what=what)
-    return Observations(*found, found[1] @ targets)
+    inverse, projection, log_det = linalg.with_jitter(
+        lambda matrix: pseudo_observations(matrix, root), kernel, what=what
+    )
+    return Observations(inverse, projection, log_det, projection @ targets)
 
 
 def plain_pseudo_observations(
