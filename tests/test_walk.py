@@ -41,4 +41,4 @@ def test_the_walk_is_short_and_is_the_one_in_contributing(run_fresh) -> None:
     section = re.search(r"(?s)\n## The walk\n(.*?)\n## ", CONTRIBUTING.read_text("utf-8"))
     listed = re.findall(r"(?m)^\d+\. `([\w/.]+)`", section[1])
     assert set(files) == set(listed), f"the walk is now {', '.join(files)}"
-    assert len(files) <= 31
+    assert len(files) <= 32
