@@ -121,9 +121,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backwar
     const double* gw = grad_weights ? from<double>(*grad_weights, s) : nullptr;
     double *l = into<double>(along, s), *gu = into<double>(to_pull, s);
     double *gq = into<double>(to_missing, s), *M = into<double>(middles, s);
-    Scratch<double> scratch(2 * all + 4 * narrow);
-    double *S = scratch.data(), *work = S + all, *gA = work + all, *gF = gA + narrow;
-    double *gZ = gF + narrow, *gW = gZ + narrow;
+    Scratch<double> scratch(4 * narrow);
+    double *gA = scratch.data(), *gF = gA + narrow, *gZ = gF + narrow, *gW = gZ + narrow;
+    double* S = into<double>(inner, s);
     const double *direct = from<double>(grad_root, s), *HA = from<double>(solved, s);
     for (int64_t i = 0; i < narrow; ++i) {
       gA[i] = (gw ? gw[i] : 0.0) - d * A[i];
@@ -148,18 +148,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backwar
       M[i * size + i] -= d * std::min(i, rank);
       S[i * size + i] += d * std::min(i, rank);
     }
-    halve_and_mirror(S, size);
-    congruence(G, S, work, into<double>(inner, s), size);
   });
   auto [to_gamma, to_alpha, to_beta] = diagonal.gradients(along, factor, grad_ratio, sticking);
-  const Tensor total = sum_samples(inner);
-  const bool shared = inverse.size(0) < samples;
-  const Tensor inners = shared ? total.unsqueeze(0) : inner,
-               sums = shared ? sum_samples(middles).unsqueeze(0) : middles;
+  const bool shared = inverse.size(0) < samples;  // then both are linear in what is summed first
+  const auto by_scale = [&](const Tensor& t) { return shared ? sum_samples(t).unsqueeze(0) : t; };
+  const Tensor inners = by_scale(inner), sums = by_scale(middles), to_inner = like(inverse);
   for_each_sample(inverse, [&](double, int64_t s) {
     Scratch<double> scratch(2 * all);
     double *work = scratch.data(), *out = work + all, *M = into<double>(sums, s);
-    congruence(from<double>(inverse, s), from<double>(inners, s), work, out, size);
+    double *S = into<double>(inners, s), *K = into<double>(to_inner, s);
+    halve_and_mirror(S, size);
+    congruence(from<double>(covariance, s), S, work, K, size);
+    congruence(from<double>(inverse, s), K, work, out, size);
     for (int64_t i = 0; i < all; ++i) M[i] += 2.0 * out[i];
   });
   const auto side_by_side = [&](const Tensor& t) { return t.transpose(0, 1).reshape({size, -1}); };
@@ -169,7 +169,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backwar
           to_alpha,
           to_beta,
           sum_samples(to_missing).clone(),
-          0.5 * (outer + outer.t()) - total};
+          0.5 * (outer + outer.t()) - sum_samples(to_inner)};
 }
 
 }  // namespace
