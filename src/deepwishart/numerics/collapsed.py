@@ -96,9 +96,9 @@ class GaussianSums(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        *_, gram, products = ctx.saved_tensors
+        *kept, gram, products = ctx.saved_tensors
         slopes = or_zero(gradients[0], gram), or_zero(gradients[1], products)
-        kernel, *rest = torch.ops.deepwishart.row_sums_backward(*ctx.saved_tensors, *slopes)
+        kernel, *rest = torch.ops.deepwishart.row_sums_backward(*kept, gram, products, *slopes)
         return kernel, None, None, *rest
 
 
