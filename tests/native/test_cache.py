@@ -127,16 +127,6 @@ def test_the_folder_of_another_user_is_refused(compiler, folder, monkeypatch):
         build.find_or_compile()
 
 
-def test_what_killed_compilations_left_is_removed(compiler, folder):
-    folder.mkdir(mode=0o700, parents=True)
-    for name in ("tmp-old", "tmp-new"):
-        (folder / name).mkdir()
-        (folder / name / "kernels.so").write_bytes(b"half a libr")
-    os.utime(folder / "tmp-old", (0, 0))
-    library = build.find_or_compile()
-    assert {path.name for path in folder.iterdir()} == {"tmp-new", library.name}
-
-
 def test_a_terminal_is_told_about_the_wait(compiler, folder, monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The numerical seam: factors, jitter, and clear failure."""
+"""The numerical seam: factors with their inverses, jitter, and clear failure."""
 
 import contextlib
 
@@ -7,42 +7,106 @@ import torch
 
 from deepwishart.numerics import linalg
 
-from .conftest import plain_paths
+from .conftest import (
+    assert_gradcheck,
+    assert_paths_agree,
+    assert_precisions_agree,
+    normal,
+    plain_paths,
+    positive,
+    symmetric,
+)
 
 
-def positive_definite(*shape: int, dtype=torch.float64, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    root = torch.randn(*shape, shape[-1], generator=generator, dtype=dtype)
-    eye = torch.eye(shape[-1], dtype=dtype)
-    return root @ root.mT / shape[-1] + 0.5 * eye
+def factors(use):
+    def function(root):
+        matrix = root @ root.mT + torch.eye(root.shape[-1], dtype=root.dtype)
+        lower, inverse, failed = linalg.cholesky_inverse(matrix)
+        assert not failed.any()
+        return {"lower": [lower], "inverse": [inverse], "both": [lower, inverse]}[use]
+
+    return function
 
 
-@pytest.mark.parametrize("shape", [(1,), (5,), (70,), (3, 40), (2, 2, 4)])
-def test_factor_is_the_cholesky_factor_and_its_inverse(shape):
-    matrix = positive_definite(*shape)
+@pytest.mark.parametrize("use", ["lower", "inverse", "both"])
+class TestFactors:
+    @pytest.mark.parametrize("batch", [(), (2, 2)])
+    @pytest.mark.parametrize("size", [1, 70, 210])  # both sides of the switch to LAPACK
+    def test_paths_agree(self, batch, size, use):
+        assert_paths_agree(factors(use), [normal(*batch, size, size, seed=3) / size**0.5])
+
+    def test_gradcheck(self, use):
+        assert_gradcheck(factors(use), [normal(2, 4, 4)])
+
+    @pytest.mark.parametrize("size", [5, 210])
+    def test_precisions_agree(self, size, use):
+        assert_precisions_agree(factors(use), [normal(2, size, size, seed=4) / size**0.5])
+
+
+@pytest.mark.parametrize("size", [1, 2, 50, 150, 260])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_factors_are_exactly_triangular_and_invert_each_other(size, dtype):
+    matrix = positive(3, size=size, seed=size).to(dtype)
     lower, inverse = linalg.factor(matrix)
-    torch.testing.assert_close(lower @ lower.mT, matrix)
-    eye = torch.eye(shape[-1], dtype=matrix.dtype).expand_as(matrix)
-    torch.testing.assert_close(lower @ inverse, eye, atol=1e-12, rtol=0)
-    assert bool((inverse.triu(1) == 0).all())
+    eps = torch.finfo(dtype).eps
+    assert (lower @ lower.mT - matrix).abs().max() < 40 * eps
+    assert (lower @ inverse - torch.eye(size, dtype=dtype)).abs().max() < 40 * eps
+    assert bool((lower.triu(1) == 0).all()) and bool((inverse.triu(1) == 0).all())
 
 
-@pytest.mark.parametrize("shape", [(1,), (4,), (2, 5)])
-def test_cholesky_and_factor_pass_gradcheck(shape):
-    root = positive_definite(*shape, seed=1).requires_grad_()
-    eye = torch.eye(shape[-1], dtype=torch.float64)
+@pytest.mark.parametrize("size", [3, 200])
+def test_failures_are_told_matrix_by_matrix(size):
+    good = positive(size=size, seed=1)
+    bad, nan = good.clone(), good * float("nan")
+    bad[1, 1] = -1.0
+    *_, failed = linalg.cholesky_inverse(torch.stack([good, bad, nan]))
+    assert failed.tolist()[0] == 0 and failed.tolist()[1] == 2 and failed.tolist()[2] != 0
 
-    def through(operation):
-        return lambda r: operation(r @ r.mT + eye)
 
-    assert torch.autograd.gradcheck(through(linalg.cholesky), root)
-    assert torch.autograd.gradcheck(through(linalg.factor), root)
+def test_matrices_need_not_be_contiguous():
+    matrix = positive(3, size=6, seed=1)
+    strided = matrix.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+    assert not strided.is_contiguous()
+    for first, second in zip(
+        linalg.cholesky_inverse(strided), linalg.cholesky_inverse(matrix), strict=True
+    ):
+        assert torch.equal(first, second)
+
+
+def objective(matrix):
+    return linalg.cholesky_inverse(matrix)[1].square().sum()
+
+
+def slope_squared(matrix):
+    return torch.func.grad(objective)(matrix).square().sum()
+
+
+def test_transforms_of_functions_have_all_derivatives():
+    K = positive(size=3, seed=0)
+    leaf = K.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(objective(leaf), leaf)
+    torch.testing.assert_close(torch.func.grad(objective)(K), expected)
+    second = torch.func.grad(slope_squared)(K)
+    step = 1e-4 * symmetric(normal(3, 3))
+    change = slope_squared(K + step) - slope_squared(K - step)
+    torch.testing.assert_close(change, 2.0 * (second * step).sum(), rtol=1e-5, atol=0)
+
+
+def test_autograd_refuses_second_derivatives():
+    leaf = positive(size=3, seed=0).requires_grad_()
+    (slope,) = torch.autograd.grad(objective(leaf), leaf, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.square().sum().backward()
+
+
+def test_cholesky_passes_gradcheck():
+    assert_gradcheck(lambda r: linalg.cholesky(r @ r.mT + torch.eye(4)), [normal(2, 4, 4)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_jitter_grows_only_where_needed(dtype):
     singular = torch.ones(5, 5, dtype=dtype)
-    fine = positive_definite(5, dtype=dtype)
+    fine = positive(size=5, seed=0).to(dtype)
     lower = linalg.cholesky(torch.stack([singular, fine]))
     assert lower.dtype == dtype
     torch.testing.assert_close(lower[1] @ lower[1].mT, fine)
@@ -80,7 +144,7 @@ def test_matrices_on_the_border_are_factorised_or_refused(compiled, operation):
 
 def test_a_matrix_that_fails_only_later_gets_jitter_too():
     # The first is singular; the second passes without jitter the first time it is asked about.
-    matrix = torch.stack([torch.ones(3, 3), positive_definite(3, dtype=torch.float32)])
+    matrix = torch.stack([torch.ones(3, 3), positive(size=3, seed=0).float()])
     answers = iter(torch.tensor([[1, 0], [1, 1], [0, 1], [0, 0]]))
     (candidate,) = linalg.with_jitter(lambda tried: (tried, next(answers)), matrix)
     added = (candidate - matrix).diagonal(dim1=-2, dim2=-1).mean(-1)

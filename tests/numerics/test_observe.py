@@ -17,7 +17,8 @@ from .conftest import (
 
 
 def observed(K, M, v):
-    return observe(symmetric(K), M, v, what="the posterior")
+    found = observe(symmetric(K), M, v, what="the posterior")
+    return [*found, found.trace, found.solved]
 
 
 def inputs(size, columns, *batch):

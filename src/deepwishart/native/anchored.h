@@ -1,8 +1,5 @@
 // A draw from the posterior that observed features, scored by it and by the Wishart prior of the same
-// scale; derivation in numerics/anchored.py.
-//
-// The upper factor N = U U^T is the lower one C of N with rows and columns in reverse order. What is
-// called reversed below is in that order, in which U^-1 is H_N = C^-1.
+// scale; derivation in numerics/anchored.py. In double precision only.
 
 #pragma once
 
@@ -13,188 +10,166 @@
 #include <tuple>
 
 #include "factors.h"
-#include "rows.h"
 #include "support.h"
 #include "wishart.h"
 
 namespace {
 
-// Rows in reverse order.
-template <typename T>
-void reverse_rows(const T* matrix, T* __restrict out, int64_t size, int64_t width) {
+// G with (C + Lambda)^-1 = G G^T, by the factor of C + Lambda with rows and columns in reverse order.
+// Returns 0 or the pivot that failed.
+int32_t covariance_factor(const double* C, const double* precision, double* G, int64_t size) {
+  const int64_t all = size * size;
+  Scratch<double> scratch(2 * all);
+  double *inner = scratch.data(), *lower = inner + all;
+  for (int64_t i = 0; i < all; ++i) inner[i] = C[all - 1 - i] + precision[all - 1 - i];
+  if (const int32_t pivot = factorise(inner, lower, size)) return pivot;
+  invert_lower(lower, inner, size);
   for (int64_t i = 0; i < size; ++i)
-    std::copy_n(matrix + i * width, width, out + (size - 1 - i) * width);
+    for (int64_t j = 0; j < size; ++j) G[i * size + j] = inner[all - 1 - (j * size + i)];
+  return 0;
 }
 
-// Lower blocks of A B, or of A B^T with lower-triangular B; what is above them is left undefined.
-template <typename T>
-void lower_part(bool transpose_b, const T* a, const T* b, T alpha, T beta, T* out, int64_t size) {
-  constexpr int64_t block = 32;
-  for (int64_t j = 0; j < size; j += block) {
-    const int64_t end = size - j < 2 * block ? size : j + block;
-    gemm<T>(false, transpose_b, size - j, end - j, transpose_b ? end : size, alpha, a + j * size,
-            size, b + (transpose_b ? j * size : j), size, beta, out + j * size + j, size);
-    if (end == size) break;
-  }
+// What is below the diagonal, and zeros.
+void below_diagonal(const double* given, double* out, int64_t size, int64_t width) {
+  for (int64_t i = 0; i < size; ++i)
+    for (int64_t j = 0; j < width; ++j) out[i * width + j] = j < i ? given[i * width + j] : 0.0;
 }
 
-// U^-1 x, or U^-T x.
-template <typename T>
-void solve_reversed(bool transpose, const T* inverse, const T* x, T* out, int64_t size,
-                    int64_t width) {
-  Scratch<T> scratch(2 * size * width);
-  T *backwards = scratch.data(), *solved = backwards + size * width;
-  reverse_rows(x, backwards, size, width);
-  gemm<T>(transpose, false, size, width, size, 1, inverse, size, backwards, width, 0, solved, width);
-  reverse_rows(solved, out, size, width);
-}
-
-// What is returned for rows and the gradient is that of wishart_draw_forward, and H_N, N - I,
-// L^T Lambda v, W = U^-1 r, and Z = mask * (W + epsilon).
+// What is returned for rows and the gradient is that of wishart_draw_forward, and G,
+// W = G^T Lambda q, Z = mask * (W + epsilon) and q = v - L D.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-           Tensor, Tensor>
+           Tensor>
 anchored_draw_forward(const Tensor& scale, const Tensor& gamma, const Tensor& concentration,
-                      const Tensor& rate, const Tensor& pull, const Tensor& precision,
+                      const Tensor& rate, const Tensor& targets, const Tensor& precision,
                       const Tensor& epsilon, double degrees) {
   check_scale(scale, epsilon);
   const Diagonal diagonal = check_diagonal(gamma, concentration, rate, epsilon, degrees);
-  const int64_t size = epsilon.size(1), rank = epsilon.size(2), all = size * size;
-  check_shape(pull, {size, rank}, "the precision times the targets");
+  const int64_t size = epsilon.size(1), rank = epsilon.size(2), narrow = size * rank;
+  check_shape(targets, {size, rank}, "the targets");
   check_shape(precision, {size, size}, "the precision");
+  const double *v = from<double>(targets), *Lambda = from<double>(precision);
   const Scale parts(scale);
-  Tensor inner = at::empty_like(scale), gain = at::empty_like(scale),
-         pulled = like(scale, {scale.size(0), size, rank});
-  for_each_sample(scale, [&]<typename T>(T, int64_t s) {
-    parts.factorise_one<T>(scale, s, [&](const double* L) {
-      Scratch<double> scratch(4 * all);
-      double *wide = scratch.data(), *N = wide + all, *back = N + all, *lower = back + all;
-      std::copy_n(from<T>(precision), all, wide);
-      trapezoidal_product(true, L, wide, back, size, size, size);
-      lower_part<double>(false, back, L, 1, 0, N, size);
-      mirror(N, size);
-      std::copy_n(N, all, into<T>(gain, s));
-      for (int64_t i = 0; i < all; ++i) back[i] = N[all - 1 - i];
-      for (int64_t i = 0; i < size; ++i) back[i * size + i] += 1.0;
-      int32_t& pivot = parts.failed.data_ptr<int32_t>()[s];
-      if ((pivot = factorise(back, lower, size)) != 0) return;
-      invert_lower(lower, wide, size);
-      std::copy_n(wide, all, into<T>(inner, s));
-      gemm<T>(true, false, size, rank, size, 1, from<T>(parts.lower, s), size, from<T>(pull), rank,
-              0, into<T>(pulled, s), rank);
-    });
+  Tensor covariance = like(scale);
+  for_each_sample(scale, [&](double, int64_t s) {
+    int32_t& pivot = parts.factorise_one<double>(scale, s);
+    if (pivot == 0)
+      pivot = covariance_factor(from<double>(parts.form, s), Lambda, into<double>(covariance, s), size);
   });
-  Tensor root = at::empty_like(epsilon), factor = at::empty_like(epsilon),
-         solved = at::empty_like(epsilon), W = at::empty_like(epsilon), Z = at::empty_like(epsilon),
-         log_ratio = like(epsilon, {epsilon.size(0)});
-  for_each_sample(epsilon, [&]<typename T>(T, int64_t s) {
+  Tensor root = like(epsilon), factor = at::zeros_like(epsilon),
+         solved = like(epsilon), W = like(epsilon), Z = like(epsilon),
+         missing = like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});
+  for_each_sample(epsilon, [&](double, int64_t s) {
     const int64_t own = scale_of(s, scale);
-    const T *e = from<T>(epsilon, s), *H = from<T>(inner, own), *excess = from<T>(gain, own);
-    T *A = into<T>(factor, s), *w = into<T>(W, s), *z = into<T>(Z, s);
-    std::fill_n(A, size * rank, T(0));
-    double total = diagonal.constant<T>() + diagonal.fill(s, A);
-    std::copy_n(from<T>(pulled, own), size * rank, z);
+    const double *e = from<double>(epsilon, s), *G = from<double>(covariance, own);
+    const double *L = from<double>(parts.lower, own), *H = from<double>(parts.inverse, own);
+    double *A = into<double>(factor, s), *F = into<double>(root, s), *w = into<double>(W, s);
+    double *z = into<double>(Z, s), *q = into<double>(missing, s);
+    Scratch<double> scratch(narrow);
+    double *pulled = scratch.data(), total = diagonal.constant<double>() + diagonal.fill(s, A);
     for (int64_t i = 0; i < size; ++i)
-      for (int64_t j = 0; j < rank; ++j) z[i * rank + j] -= excess[i * size + j] * A[j * rank + j];
-    solve_reversed(false, H, z, w, size, rank);
+      for (int64_t j = 0; j < rank; ++j)
+        q[i * rank + j] = v[i * rank + j] - L[i * size + j] * A[j * rank + j];
+    gemm<double>(false, false, size, rank, size, 1, Lambda, size, q, rank, 0, pulled, rank);
+    gemm<double>(true, false, size, rank, size, 1, G, size, pulled, rank, 0, w, rank);
     for (int64_t i = 0; i < size; ++i) {
-      T squares = 0;
-      const int64_t below = std::min(i, rank), r = size - 1 - i;
-      for (int64_t j = 0; j < rank; ++j) {
-        const int64_t at = i * rank + j;
-        z[at] = j < below ? w[at] + e[at] : T(0);
-        squares += j < below ? e[at] * e[at] : T(0);
+      const int64_t below = std::min(i, rank), corner = i * size + i;
+      for (int64_t at = i * rank; at < i * rank + rank; ++at) {
+        const bool drawn = at < i * rank + below;
+        z[at] = drawn ? w[at] + e[at] : 0.0;
+        total += drawn ? 0.5 * e[at] * e[at] : 0.0;
       }
-      total += 0.5 * squares + below * (std::log(double(H[r * size + r])) + kHalfLogTwoPi);
+      total += below * (std::log(G[corner] / L[corner]) + kHalfLogTwoPi);
     }
-    Scratch<T> scratch(size * rank);
-    solve_reversed(true, H, z, scratch.data(), size, rank);
+    gemm<double>(false, false, size, rank, size, 1, G, size, z, rank, 0, F, rank);
+    gemm<double>(false, false, size, rank, size, 1, H, size, F, rank, 0, pulled, rank);
     for (int64_t i = 0; i < size; ++i)
-      std::copy_n(scratch.data() + i * rank, std::min(i, rank), A + i * rank);
-    *into<T>(log_ratio, s) = static_cast<T>(total - 0.5 * dot(A, A, size * rank));
-    root_of_factor(from<T>(parts.lower, own), from<T>(parts.inverse, own), A, into<T>(root, s),
-                   into<T>(solved, s), size, rank);
+      for (int64_t j = 0; j < rank; ++j) {
+        if (j < i) A[i * rank + j] = pulled[i * rank + j];
+        F[i * rank + j] += L[i * size + j] * A[j * rank + j];
+      }
+    *into<double>(log_ratio, s) = total - 0.5 * dot(A, A, narrow);
+    gemm<double>(true, false, size, rank, size, 1, H, size, A, rank, 0, into<double>(solved, s),
+                 rank);
   });
-  return {root,  log_ratio, parts.inverse, factor, parts.form, solved, parts.lower, parts.failed,
-          inner, gain,      pulled,        W,      Z};
+  return {root,   log_ratio,    parts.inverse, factor, parts.form, solved, parts.lower,
+          parts.failed, covariance, W,             Z,      missing};
 }
 
-// Gradients of the scale, gamma, alpha, beta, Lambda v and Lambda.
+// Gradients of the scale, gamma, alpha, beta, v and Lambda.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backward(
-    const Tensor& gamma, const Tensor& concentration, const Tensor& rate, const Tensor& epsilon,
-    double degrees, bool sticking, const Tensor& inverse, const Tensor& lower,
-    const Tensor& factor, const Tensor& inner, const Tensor& gain, const Tensor& pulled,
-    const Tensor& W, const Tensor& Z, const Tensor& grad_root, const Tensor& grad_ratio,
+    const Tensor& gamma, const Tensor& concentration, const Tensor& rate, const Tensor& precision,
+    const Tensor& epsilon, double degrees, bool sticking, const Tensor& inverse,
+    const Tensor& lower, const Tensor& factor, const Tensor& solved, const Tensor& covariance,
+    const Tensor& W, const Tensor& Z, const Tensor& missing, const Tensor& grad_root, const Tensor& grad_ratio,
     const std::optional<Tensor>& grad_inverse, const std::optional<Tensor>& grad_weights) {
   check_root_gradients(inverse, lower, factor, epsilon, grad_root, grad_ratio, grad_inverse,
                        grad_weights);
   const Diagonal diagonal = check_diagonal(gamma, concentration, rate, epsilon, degrees);
   const int64_t samples = epsilon.size(0), size = epsilon.size(1), rank = epsilon.size(2);
   const int64_t all = size * size, narrow = size * rank;
-  for (const Tensor* t : {&inner, &gain}) check_shape(*t, inverse.sizes(), "an inner matrix");
-  check_shape(pulled, {inverse.size(0), size, rank}, "the pulled targets");
-  for (const Tensor* t : {&W, &Z}) check_shape(*t, epsilon.sizes(), "a whitened draw");
-  auto [along, middles] = factor_gradient(lower, factor, grad_root, grad_ratio, grad_weights);
-  Tensor to_inner = like(inverse, {samples, size, size}), to_pull = at::empty_like(epsilon);
-  for_each_sample(epsilon, [&]<typename T>(T, int64_t s) {
+  check_shape(precision, {size, size}, "the precision");
+  check_shape(covariance, inverse.sizes(), "the factor of the covariance");
+  for (const Tensor* t : {&solved, &W, &Z, &missing}) check_shape(*t, epsilon.sizes(), "a part of the draw");
+  Tensor along = like(epsilon), to_pull = like(epsilon),
+         to_missing = like(epsilon), middles = like(inverse, {samples, size, size}),
+         inner = like(inverse, {samples, size, size});
+  for_each_sample(epsilon, [&](double, int64_t s) {
     const int64_t own = scale_of(s, inverse);
-    const T *H = from<T>(inner, own), *excess = from<T>(gain, own), *A = from<T>(factor, s);
-    const T d = *from<T>(grad_ratio, s);
-    T *gA = into<T>(along, s), *M = into<T>(middles, s), *B = into<T>(to_inner, s);
-    Scratch<T> scratch(2 * all + 6 * narrow);
-    T *S = scratch.data(), *work = S + all, *gZ = work + all, *gW = gZ + narrow;
-    T *gr = gW + narrow, *first = gr + narrow, *second = first + narrow, *masked = second + narrow;
-    const auto mask = [&](const T* given, T* out) {
-      for (int64_t i = 0; i < size; ++i)
-        for (int64_t j = 0; j < rank; ++j) out[i * rank + j] = j < i ? given[i * rank + j] : T(0);
-    };
-    mask(gA, masked);
-    solve_reversed(false, H, masked, gZ, size, rank);
-    mask(gZ, gW);
-    solve_reversed(true, H, gW, gr, size, rank);
-    // U^T gU = -(Z gZ^T + gW W^T) - d diag(how often row i is below the diagonal), reversed.
-    const auto subtract = [&](const T* left, const T* right, T beta) {
-      reverse_rows(left, first, size, rank);
-      reverse_rows(right, second, size, rank);
-      gemm<T>(false, true, size, size, rank, -1, first, rank, second, rank, beta, S, size);
-    };
-    subtract(from<T>(Z, s), gZ, 0);
-    subtract(gW, from<T>(W, s), 1);
-    for (int64_t i = 0; i < size; ++i)
-      S[i * size + i] -= d * static_cast<T>(std::min(size - 1 - i, rank));
-    halve_and_mirror(S, size);
-    sandwich(H, S, work, B, size);  // the gradient of N through U, reversed
-    std::reverse(B, B + all);
-    for (int64_t i = 0; i < all; ++i) B[i] *= T(2);
-    for (int64_t i = 0; i < size; ++i)
-      for (int64_t j = 0; j < rank; ++j) {  // and through r
-        const T direct = gr[i * rank + j] * A[j * rank + j];
-        B[i * size + j] -= direct;
-        B[j * size + i] -= direct;
-        gA[j * rank + j] -= gr[i * rank + j] * excess[i * size + j];
-      }
-    gemm<T>(false, true, size, size, rank, 1, from<T>(pulled, own), rank, gr, rank, 1, M, size);
-    gemm<T>(false, false, size, rank, size, 1, from<T>(lower, own), size, gr, rank, 0,
-            into<T>(to_pull, s), rank);
+    const double *A = from<double>(factor, s), *G = from<double>(covariance, own);
+    const double *w = from<double>(W, s), *z = from<double>(Z, s);
+    const double d = *from<double>(grad_ratio, s);
+    const double* gw = grad_weights ? from<double>(*grad_weights, s) : nullptr;
+    double *l = into<double>(along, s), *gu = into<double>(to_pull, s);
+    double *gq = into<double>(to_missing, s), *M = into<double>(middles, s);
+    Scratch<double> scratch(4 * narrow);
+    double *gA = scratch.data(), *gF = gA + narrow, *gZ = gF + narrow, *gW = gZ + narrow;
+    double* S = into<double>(inner, s);
+    const double *direct = from<double>(grad_root, s), *HA = from<double>(solved, s);
+    for (int64_t i = 0; i < narrow; ++i) {
+      gA[i] = (gw ? gw[i] : 0.0) - d * A[i];
+      gF[i] = direct[i] - d * HA[i];
+    }
+    if (gw)
+      gemm<double>(true, false, size, rank, size, 1, from<double>(inverse, own), size, gw, rank, 1,
+                   gF, rank);
+    gemm<double>(true, false, size, rank, size, 1, G, size, gF, rank, 0, gZ, rank);
+    below_diagonal(gZ, gW, size, rank);
+    gemm<double>(false, false, size, rank, size, 1, G, size, gW, rank, 0, gu, rank);
+    gemm<double>(false, false, size, rank, size, 1, from<double>(precision), size, gu, rank, 0, gq,
+                 rank);
+    for (int64_t i = 0; i < narrow; ++i) gF[i] -= gq[i];
+    gemm<double>(true, false, size, rank, size, 1, from<double>(lower, own), size, gF, rank, 0, l,
+                 rank);
+    gemm<double>(false, true, size, size, rank, -1, gA, rank, A, rank, 0, M, size);
+    gemm<double>(false, true, size, size, rank, 1, gZ, rank, z, rank, 0, S, size);
+    gemm<double>(false, true, size, size, rank, 1, w, rank, gW, rank, 1, S, size);
+    for (int64_t i = 0; i < size; ++i) {
+      for (int64_t j = 0; j < rank; ++j) M[i * size + j] += l[i * rank + j] * A[j * rank + j];
+      M[i * size + i] -= d * std::min(i, rank);
+      S[i * size + i] += d * std::min(i, rank);
+    }
   });
   auto [to_gamma, to_alpha, to_beta] = diagonal.gradients(along, factor, grad_ratio, sticking);
-  const bool shared = inverse.size(0) < samples;
-  const Tensor sums = shared ? sum_samples(to_inner).unsqueeze(0) : to_inner;
-  Tensor to_precision = at::empty_like(inverse);
-  for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
-    Scratch<T> scratch(all);
-    const T *B = from<T>(sums, s), *L = from<T>(lower, s);
-    T* out = into<T>(to_precision, s);
-    lower_part<T>(false, from<T>(gain, s), B, 1, 1, into<T>(middles, s), size);
-    trapezoidal_product(false, L, B, scratch.data(), size, size, size);
-    lower_part<T>(true, scratch.data(), L, T(0.5), 0, out, size);
-    mirror(out, size);
+  const bool shared = inverse.size(0) < samples;  // then both are linear in what is summed first
+  const auto by_scale = [&](const Tensor& t) { return shared ? sum_samples(t).unsqueeze(0) : t; };
+  const Tensor inners = by_scale(inner), sums = by_scale(middles), to_inner = like(inverse);
+  for_each_sample(inverse, [&](double, int64_t s) {
+    Scratch<double> scratch(2 * all);
+    double *work = scratch.data(), *out = work + all, *M = into<double>(sums, s);
+    double *S = into<double>(inners, s), *K = into<double>(to_inner, s);
+    halve_and_mirror(S, size);
+    congruence(from<double>(covariance, s), S, work, K, size);
+    congruence(from<double>(inverse, s), K, work, out, size);
+    for (int64_t i = 0; i < all; ++i) M[i] += 2.0 * out[i];
   });
-  return {scale_gradient(inverse, middles, grad_inverse),
+  const auto side_by_side = [&](const Tensor& t) { return t.transpose(0, 1).reshape({size, -1}); };
+  const Tensor outer = at::mm(side_by_side(to_pull), side_by_side(missing).t());
+  return {scale_gradient(inverse, sums, grad_inverse),
           to_gamma,
           to_alpha,
           to_beta,
-          sum_samples(to_pull),
-          sum_samples(to_precision)};
+          sum_samples(to_missing).clone(),
+          0.5 * (outer + outer.t()) - sum_samples(to_inner)};
 }
 
 }  // namespace

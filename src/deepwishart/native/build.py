@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,7 +41,6 @@ _OPTIONS += ["-shared"]
 # Another one serves to compute as other processors would (make portable).
 _ARCHITECTURE = os.environ.get("DEEPWISHART_ARCHITECTURE", "native")
 _TIMEOUT_SECONDS = 300
-_ABANDONED_SECONDS = 3600  # far beyond the timeout
 _log = logging.getLogger("deepwishart")
 
 
@@ -64,7 +62,6 @@ def find_or_compile() -> Path:
         for library in intact(folder, name):
             _refuse_if_shared(library)
             return library
-        _remove_abandoned(folder)
         _announce(
             "deepwishart: compiling native code once for this machine, about half a minute "
             "(DEEPWISHART_NATIVE=0 does without)"
@@ -198,14 +195,3 @@ def processor() -> frozenset[str]:
         return frozenset()
     line = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return frozenset(line.partition(":")[2].split())
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what killed compilations left behind."""
-    for scratch in folder.glob("tmp*"):
-        try:
-            old = time.time() - scratch.stat().st_mtime > _ABANDONED_SECONDS
-        except FileNotFoundError:  # another process was faster
-            continue
-        if old:
-            shutil.rmtree(scratch, ignore_errors=True)

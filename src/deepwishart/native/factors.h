@@ -14,6 +14,9 @@ namespace {
 
 constexpr int64_t kSmallestSplit = 64;
 
+// About half of a size that is split, where BLAS has whole registers of columns.
+int64_t half_of(int64_t size) { return size / 2 / 8 * 8; }
+
 // Below this size plain loops over rows beat LAPACK, whose calls cost more than their work.
 constexpr int64_t kSmall = 192;
 
@@ -120,11 +123,16 @@ int32_t factorise(const T* matrix, T* lower, int64_t size) {
   return status.template item<int32_t>();
 }
 
+// Per matrix 0, until a pivot fails.
+Tensor no_failures(const Tensor& matrices) {
+  return at::zeros({matrices.size(0)}, matrices.options().dtype(at::kInt));
+}
+
 // Lower factors with their inverses, and per sample 0 or the index of the pivot that failed.
 std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix) {
   check_square(matrix, "the matrix to factorise");
-  Tensor lower = at::empty_like(matrix), inverse = at::empty_like(matrix);
-  Tensor info = at::zeros({matrix.size(0)}, at::kInt);
+  Tensor lower = like(matrix), inverse = like(matrix);
+  Tensor info = no_failures(matrix);
   for_each_sample(matrix, [&]<typename T>(T, int64_t s) {
     int32_t& failed = info.data_ptr<int32_t>()[s];
     failed = factorise(from<T>(matrix, s), into<T>(lower, s), matrix.size(1));
@@ -138,7 +146,7 @@ std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix
 template <typename T>
 void lower_products(bool transpose_first, const T* a, const T* b, T alpha, T beta, T* out,
                     int64_t size) {
-  const int64_t half = size / 2, rest = size - half;
+  const int64_t half = half_of(size), rest = size - half;
   const bool first = transpose_first, second = !transpose_first;
   if (size < kSmallestSplit) {
     gemm<T>(first, second, size, size, size, alpha, a, size, b, size, beta, out, size);
@@ -164,6 +172,25 @@ void mirror(T* __restrict matrix, int64_t size) {
     for (int64_t j = 0; j < i; ++j) matrix[j * size + i] = matrix[i * size + j];
 }
 
+// left * right, or left^T * right, for left = [H; V] with lower-triangular H: by blocks of rows of H,
+// leaving out what is zero above its diagonal.
+template <typename T>
+void trapezoidal_product(bool transpose, const T* left, const T* right, T* out, int64_t height,
+                         int64_t size, int64_t columns) {
+  constexpr int64_t block = 32;
+  const int64_t blocks = std::max<int64_t>(1, size / block);
+  for (int64_t i = 0; i < blocks; ++i) {
+    const bool last = i + 1 == blocks;
+    const int64_t begin = i * block, end = last ? size : begin + block;
+    if (transpose)
+      gemm<T>(true, false, end - begin, columns, height - begin, 1, left + begin * size + begin, size,
+              right + begin * columns, columns, 0, out + begin * columns, columns);
+    else
+      gemm<T>(false, false, (last ? height : end) - begin, columns, end, 1, left + begin * size, size,
+              right, columns, 0, out + begin * columns, columns);
+  }
+}
+
 // H^T H for lower-triangular H.
 template <typename T>
 void inner_product(const T* lower, T* out, int64_t size) {
@@ -183,10 +210,17 @@ void halve_and_mirror(T* __restrict matrix, int64_t size) {
   }
 }
 
+// The upper right block, from the lower left one.
+template <typename T>
+void mirror_corner(T* __restrict matrix, int64_t half, int64_t size) {
+  for (int64_t i = half; i < size; ++i)
+    for (int64_t j = 0; j < half; ++j) matrix[j * size + i] = matrix[i * size + j];
+}
+
 // L^-T S L^-1 for symmetric S: lower blocks, then mirrored.
 template <typename T>
 void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t size) {
-  const int64_t half = size / 2, rest = size - half;
+  const int64_t half = half_of(size), rest = size - half;
   if (size < kSmallestSplit) {
     gemm<T>(false, false, size, size, size, 1, symmetric, size, inverse, size, 0, scratch, size);
     gemm<T>(true, false, size, size, size, 1, inverse, size, scratch, size, 0, out, size);
@@ -201,8 +235,21 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
           out + left, size);
   gemm<T>(true, false, rest, rest, rest, 1, inverse + corner, size, scratch + corner, size, 0,
           out + corner, size);
-  for (int64_t i = half; i < size; ++i)
-    for (int64_t j = 0; j < half; ++j) out[j * size + i] = out[i * size + j];
+  mirror_corner(out, half, size);
+}
+
+// X S X^T for lower-triangular X and symmetric S: upper blocks, then mirrored.
+template <typename T>
+void congruence(const T* X, const T* symmetric, T* scratch, T* out, int64_t size) {
+  const int64_t rest = half_of(size), half = size - rest;
+  const T* left = X + half * size;
+  gemm<T>(false, true, size, rest, size, 1, symmetric, size, left, size, 0, scratch + half, size);
+  gemm<T>(false, true, half, half, half, 1, symmetric, size, X, size, 0, scratch, size);
+  gemm<T>(false, false, rest, rest, size, 1, left, size, scratch + half, size, 0,
+          out + half * size + half, size);
+  gemm<T>(false, false, half, size, half, 1, X, size, scratch, size, 0, out, size);
+  for (int64_t i = 0; i < half; ++i)
+    for (int64_t j = half; j < size; ++j) out[j * size + i] = out[i * size + j];
 }
 
 Tensor cholesky_inverse_backward(const Tensor& lower, const Tensor& inverse,
@@ -213,7 +260,7 @@ Tensor cholesky_inverse_backward(const Tensor& lower, const Tensor& inverse,
   check_shape(lower, inverse.sizes(), "the factor");
   check_shape(grad_lower, inverse.sizes(), "the factor's gradient");
   check_shape(grad_inverse, inverse.sizes(), "the inverse factor's gradient");
-  Tensor result = at::empty_like(inverse);
+  Tensor result = like(inverse);
   const int64_t size = inverse.size(-1), all = size * size;
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(2 * all);
@@ -234,13 +281,6 @@ T dot(const T* __restrict a, const T* __restrict b, int64_t count) {
   T total = 0;
 #pragma omp simd reduction(+ : total)
   for (int64_t i = 0; i < count; ++i) total += a[i] * b[i];
-  return total;
-}
-
-template <typename T>
-T sum_log_diagonal(const T* matrix, int64_t size) {
-  T total = 0;
-  for (int64_t i = 0; i < size; ++i) total += std::log(matrix[i * size + i]);
   return total;
 }
 

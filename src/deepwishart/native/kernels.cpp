@@ -9,7 +9,7 @@
 #include "anchored.h"
 #include "collapsed.h"
 #include "factors.h"
-#include "observe.h"
+#include "gaussian.h"
 #include "rows.h"
 #include "wishart.h"
 
@@ -17,18 +17,14 @@
 #define DEFINE(name) library.def(#name, torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(name)))
 
 TORCH_LIBRARY(deepwishart, library) {
-  DEFINE(condition_forward);
-  DEFINE(condition_backward);
-  DEFINE(gaussian_sample_forward);
-  DEFINE(gaussian_sample_backward);
   DEFINE(gaussian_square_forward);
   DEFINE(gaussian_square_backward);
+  DEFINE(gaussian_rows_forward);
+  DEFINE(gaussian_rows_backward);
   DEFINE(wishart_draw_forward);
   DEFINE(wishart_draw_backward);
   DEFINE(anchored_draw_forward);
   DEFINE(anchored_draw_backward);
-  DEFINE(observe_forward);
-  DEFINE(observe_backward);
   DEFINE(row_sums_forward);
   DEFINE(row_sums_backward);
   DEFINE(cholesky_inverse_forward);

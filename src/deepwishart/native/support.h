@@ -126,31 +126,19 @@ class Pool {
 };
 
 Tensor like(const Tensor& reference, at::IntArrayRef shape) {
-  constexpr size_t kLarge = size_t(1) << 20;
+  constexpr size_t kLarge = size_t(1) << 16;
   const size_t bytes = c10::multiply_integers(shape) * reference.element_size();
-  if (bytes < kLarge || reference.is_meta()) return at::empty(shape, reference.options());
+  if (bytes < kLarge) return at::empty(shape, reference.options());
   static Pool& pool = *new Pool;  // outlives every tensor
   return at::from_blob(
       pool.take(bytes), shape, [bytes](void* memory) { pool.give_back(memory, bytes); },
       reference.options());
 }
 
+Tensor like(const Tensor& reference) { return like(reference, reference.sizes()); }
+
 // The sum over the first dimension, by which gradients of what all samples share are collected.
-Tensor sum_samples(const Tensor& parts) {
-  const int64_t batch = parts.size(0), count = parts.numel() / batch;
-  if (batch == 1) return parts[0];
-  Tensor out = like(parts, parts.sizes().slice(1));
-  with_dtype(parts, [&]<typename T>(T) {
-    at::parallel_for(0, count, 2048, [&](int64_t begin, int64_t end) {
-      const T* terms = from<T>(parts);
-      T* to = out.data_ptr<T>();
-      std::copy(terms + begin, terms + end, to + begin);
-      for (int64_t s = 1; s < batch; ++s)
-        for (int64_t i = begin; i < end; ++i) to[i] += terms[s * count + i];
-    });
-  });
-  return out;
-}
+Tensor sum_samples(const Tensor& parts) { return parts.size(0) == 1 ? parts[0] : parts.sum(0); }
 
 // Scratch memory that nobody clears. Each thread keeps what it used, last in first out: fresh pages
 // cost as much as the small products that are written to them.

@@ -23,22 +23,22 @@ struct Scale {
   Tensor lower, inverse, form, failed;
 
   explicit Scale(const Tensor& scale)
-      : lower(at::empty_like(scale)),
-        inverse(at::empty_like(scale)),
-        form(at::empty_like(scale)),
-        failed(at::zeros({scale.size(0)}, at::kInt)) {}
+      : lower(like(scale)),
+        inverse(like(scale)),
+        form(like(scale)),
+        failed(no_failures(scale)) {}
 
   // Factors are computed in double precision whatever the dtype, in which they are handed over.
   // In single precision their rounding is as large as the jitter.
-  template <typename T, typename Function>
-  void factorise_one(const Tensor& scale, int64_t s, const Function& use) const {
+  template <typename T>
+  int32_t& factorise_one(const Tensor& scale, int64_t s) const {
     const int64_t size = scale.size(1), all = size * size;
     Scratch<double> scratch(3 * all);
     double *exact = scratch.data(), *own = exact + all, *back = own + all;
     T *L = into<T>(lower, s), *H = into<T>(inverse, s), *G = into<T>(form, s);
     int32_t& pivot = failed.data_ptr<int32_t>()[s];
     std::copy_n(from<T>(scale, s), all, exact);
-    if ((pivot = factorise(exact, own, size)) != 0) return;
+    if ((pivot = factorise(exact, own, size)) != 0) return pivot;
     invert_lower(own, back, size);
     std::copy_n(own, all, L);
     std::copy_n(back, all, H);
@@ -46,7 +46,7 @@ struct Scale {
       inner_product(H, G, size);
     else
       std::copy_n(H, all, G);
-    use(own);
+    return pivot;
   }
 };
 
@@ -67,7 +67,7 @@ Tensor scale_gradient(const Tensor& inverse, const Tensor& middles,
   const int64_t size = inverse.size(1);
   const bool shared = inverse.size(0) < middles.size(0);
   const Tensor sums = shared ? sum_samples(middles).unsqueeze(0) : middles;
-  Tensor out = at::empty_like(inverse);
+  Tensor out = like(inverse);
   for_each_sample(inverse, [&]<typename T>(T, int64_t s) {
     Scratch<T> scratch(size * size);
     T* M = into<T>(sums, s);
@@ -113,7 +113,7 @@ struct Diagonal {
   // Stuck to the landing, the density's own dependence on alpha and beta is left out.
   std::tuple<Tensor, Tensor, Tensor> gradients(const Tensor& along, const Tensor& factor,
                                                const Tensor& ratio, bool sticking) const {
-    Tensor to_gamma = at::empty_like(gamma), to_alpha = at::zeros_like(rate),
+    Tensor to_gamma = like(gamma), to_alpha = at::zeros_like(rate),
            to_beta = at::zeros_like(rate);
     with_dtype(gamma, [&]<typename T>(T) {
       const T *alpha = from<T>(concentration), *beta = from<T>(rate), *d = from<T>(ratio);
@@ -166,11 +166,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> wisha
   const int64_t size = epsilon.size(1), rank = epsilon.size(2);
   for (const Tensor* t : {&loc, &deviation}) check_shape(*t, {size, rank}, "a normal parameter");
   const Scale parts(scale);
-  for_each_sample(scale, [&]<typename T>(T, int64_t s) {
-    parts.factorise_one<T>(scale, s, [](const double*) {});
-  });
-  Tensor root = at::empty_like(epsilon), factor = at::empty_like(epsilon),
-         solved = at::empty_like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});
+  for_each_sample(scale, [&]<typename T>(T, int64_t s) { parts.factorise_one<T>(scale, s); });
+  Tensor root = like(epsilon), factor = like(epsilon),
+         solved = like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});
   double constant = 0;  // what no sample changes
   with_dtype(epsilon, [&]<typename T>(T) {
     const T* sigma = from<T>(deviation);
@@ -208,7 +206,7 @@ std::tuple<Tensor, Tensor> factor_gradient(const Tensor& lower, const Tensor& fa
                                            const Tensor& grad_root, const Tensor& grad_ratio,
                                            const std::optional<Tensor>& grad_weights) {
   const int64_t size = factor.size(1), rank = factor.size(2);
-  Tensor along = at::empty_like(factor), middles = like(factor, {factor.size(0), size, size});
+  Tensor along = like(factor), middles = like(factor, {factor.size(0), size, size});
   for_each_sample(factor, [&]<typename T>(T, int64_t s) {
     const T *A = from<T>(factor, s), d = *from<T>(grad_ratio, s);
     const T* gw = grad_weights ? from<T>(*grad_weights, s) : nullptr;

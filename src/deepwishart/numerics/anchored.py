@@ -25,15 +25,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from deepwishart.numerics import linalg
-from deepwishart.numerics.operation import (
-    compiled,
-    first_order,
-    operation,
-    shapes,
-)
-from deepwishart.numerics.rows import Conditional, constants
+from deepwishart.numerics.operation import compiled, operation
+from deepwishart.numerics.rows import Conditional, known_form
 from deepwishart.numerics.wishart import root_gradients, wishart_normaliser
 
 __all__ = ["Anchor", "anchor", "draw_anchored", "log_gamma_ratio"]
@@ -199,7 +195,7 @@ def plain_anchored_draw(
     gammas = log_gamma_ratio(squares, 0.5 * (degrees - steps), concentration, rate)
     normals = 0.5 * (epsilon.tril(-1).square() - factor.tril(-1).square()).sum((-2, -1))
     log_ratio = normals - known.log_volume() + gammas
-    return lower @ factor, log_ratio, inverse, factor, *constants(inverse, factor), failed
+    return lower @ factor, log_ratio, inverse, factor, *known_form(inverse, factor), failed
 
 
 anchored_draw = operation(plain_anchored_draw)
@@ -217,85 +213,74 @@ def _(
     degrees: float,
     sticking: bool,
 ) -> tuple[Tensor, ...]:
-    pull = precision_root @ (precision_root.mT @ targets)
-    precision = precision_root @ precision_root.mT
-    tensors = (gamma, concentration, rate, pull, precision, epsilon)
-    found = AnchoredDraw.apply(
-        linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
-    )
-    root, log_ratio, inverse, factor, form, solved, _, failed, *_ = found
+    # M M^T with one factor fixed: its gradient is symmetric, and one product sends it on.
+    M = precision_root.detach()
+    precision = M @ (2.0 * precision_root - M).mT
+    tensors = (linalg.flatten(scale), gamma, concentration, rate, targets, precision, epsilon)
+    exact = (t.double().contiguous() for t in tensors)
+    *found, failed = AnchoredDraw.apply(*exact, degrees, sticking)
+    root, log_ratio, inverse, factor, form, solved = (t.to(scale.dtype) for t in found)
+    if scale.dtype != torch.float64:
+        form = inverse.detach()
     log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
-    inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
-    return root, log_ratio, inverse, factor, form, solved, failed.reshape(scale.shape[:-2])
+    inverse, form, failed = linalg.unflatten((inverse, form, failed), scale)
+    return root, log_ratio, inverse, factor, form, solved, failed
 
 
 class AnchoredDraw(torch.autograd.Function):
-    r"""From :math:`\Sigma`, :math:`\Lambda = M M^\top` and :math:`t = \Lambda v`. Since
-    :math:`R M^\top L = R R^\top = N - I`, with :math:`d_j = A_{jj}` and the mask :math:`m`
+    r"""From :math:`\Sigma`, :math:`\Lambda = M M^\top` and :math:`v`. With :math:`C = \Sigma^{-1}`,
+    :math:`(C + \Lambda)^{-1} = G G^\top` and lower-triangular :math:`G`,
+    :math:`U = L^\top G^{-\top}` is the upper factor of :math:`N = I + L^\top \Lambda L`: no product
+    of size :math:`P^3` with :math:`\Lambda` is needed. With
+    :math:`D = \operatorname{diag}(A_{jj})`, ``(P, m)``, and the mask :math:`m`
 
-    .. math:: N = I + L^\top \Lambda L = U U^\top, \quad r = L^\top t - (N - I)_{:,:m} D, \quad
-              W = U^{-1} r, \quad Z = m \odot (W + \epsilon), \quad A = U^{-\top} Z + D .
+    .. math:: q = v - L D, \quad W = U^{-1} r = G^\top \Lambda q, \quad Z = m \odot (W + \epsilon),
+              \quad F = L D + G Z, \quad A = L^{-1} F, \quad U_{ii} = L_{ii} / G_{ii} .
 
-    **Gradients** for :math:`\bar A`, which has :math:`-c A` of the ratio's gradient :math:`c` in it
-    as in :class:`~deepwishart.numerics.wishart.WishartDraw`, whose density differs in
-    :math:`\sigma_{ij} = 1/U_{ii}` alone. Below the diagonal
-    :math:`\bar Z = U^{-1} (m \odot \bar A)`, :math:`\bar W = m \odot \bar Z`,
-    :math:`\bar r = U^{-\top} \bar W`, and the factor receives outer products,
+    **Gradients** for :math:`\bar F`, :math:`\bar w` of the whitened root, and :math:`c` of the
+    ratio, which :math:`A` receives as :math:`\bar A = \bar w - c A`. With
+    :math:`\bar F' = \bar F + L^{-\top} \bar A`
 
-    .. math:: U^\top \bar U &= -Z \bar Z^\top - \bar W W^\top
-              - c \operatorname{diag}(\min(i - 1, m)), \\
-              \bar N &= U^{-\top} \tfrac12 (\Phi(U^\top \bar U) + \Phi(U^\top \bar U)^\top) U^{-1}
-              - \bar r D,
+    .. math:: \bar Z = G^\top \bar F', \quad \bar W = m \odot \bar Z, \quad
+              \bar u = G \bar W, \quad \bar q = \Lambda \bar u, \quad
+              Y = L^\top (\bar F' - \bar q), \quad \bar v = \sum_s \bar q, \quad
+              \bar d_j = Y_{jj},
 
-    :math:`\Phi` keeping the *upper* triangle with half the diagonal. With
-    :math:`B = \bar N + \bar N^\top`
+    both factors receive outer products,
 
-    .. math:: L^\top \bar L = (L^\top \bar F) A^\top + L^\top t\, \bar r^\top + (N - I) B, \quad
-              \bar\Lambda = \tfrac12 \sum_s L B L^\top, \quad \bar t = \sum_s L \bar r, \quad
-              \bar d_j = \bar A_{jj} - \sum_i \bar r_{ij} (N - I)_{ij},
+    .. math:: G^\top \bar G &= \bar Z Z^\top + W \bar W^\top + c\, n, \\
+              L^\top \bar L &= -\bar A A^\top + Y D^\top - c\, n, \qquad
+              n = \operatorname{diag}(\min(i - 1, m)),
 
-    and the gamma variables receive :math:`\bar d` as there.
+    and with :math:`S = \tfrac12 (\Phi(G^\top \bar G) + \Phi(G^\top \bar G)^\top)`, so that
+    :math:`-G S G^\top` is the gradient of :math:`C + \Lambda`,
+
+    .. math:: \bar\Lambda = \sum_s \Big(\tfrac12 (\bar u q^\top + q \bar u^\top)
+              - G S G^\top\Big), \qquad
+              \bar\Sigma = L^{-\top} \Big(\tfrac12 (\Phi(L^\top \bar L)
+              + \Phi(L^\top \bar L)^\top) + L^{-1} G S G^\top L^{-\top}\Big) L^{-1} .
+
+    The gamma variables receive :math:`\bar d` as in
+    :class:`~deepwishart.numerics.wishart.WishartDraw`. All of it is in double precision.
     """
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.anchored_draw_forward(*inputs[:-1])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _, gamma, concentration, rate, _, _, epsilon, *ctx.options = inputs
-        _, _, inverse, factor, form, solved, lower, failed, *rest = output
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        _, gamma, concentration, rate, _, precision, epsilon, *ctx.options = inputs
+        found = torch.ops.deepwishart.anchored_draw_forward(*inputs[:-1])
+        root, log_ratio, inverse, factor, form, solved, lower, failed, *rest = found
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(form, solved, lower, failed, *rest)
-        parameters = (gamma, concentration, rate, epsilon)
-        ctx.save_for_backward(*parameters, inverse, lower, factor, *rest)
+        ctx.mark_non_differentiable(form, solved, failed)
+        parameters = (gamma, concentration, rate, precision, epsilon)
+        ctx.save_for_backward(*parameters, inverse, lower, factor, solved, *rest)
+        return root, log_ratio, inverse, factor, form, solved, failed
 
     @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        parameters, kept, factor = saved[:4], saved[4:], saved[6]
+        parameters, kept, factor = saved[:5], saved[5:], saved[7]
         found = torch.ops.deepwishart.anchored_draw_backward(
             *parameters, *ctx.options, *kept, *root_gradients(gradients, factor)
         )
         return *found, None, None, None
-
-
-@shapes("anchored_draw_forward")
-def _(scale: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    pull, _, epsilon = rest[3:6]
-    square, narrow = torch.empty_like, torch.empty_like
-    failed = scale.new_empty(scale.shape[:1], dtype=torch.int32)
-    first = narrow(epsilon), epsilon.new_empty(epsilon.shape[0]), square(scale), narrow(epsilon)
-    draw = *first, square(scale), narrow(epsilon), square(scale), failed
-    pulled = pull.new_empty(scale.shape[0], *pull.shape)
-    return *draw, square(scale), square(scale), pulled, narrow(epsilon), narrow(epsilon)
-
-
-@shapes("anchored_draw_backward")
-def _(*saved: Any) -> tuple[Tensor, ...]:
-    gamma, concentration, rate, epsilon = saved[:4]
-    inverse = saved[6]
-    pull, precision = epsilon.new_empty(epsilon.shape[1:]), inverse.new_empty(inverse.shape[1:])
-    alike = (torch.empty_like(t) for t in (inverse, gamma, concentration, rate))
-    return *alike, pull, precision

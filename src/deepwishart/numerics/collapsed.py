@@ -7,20 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from deepwishart.numerics import linalg
-from deepwishart.numerics.gaussian import (
-    Cross,
-    cross_gradient_shapes,
-    cross_gradients,
-    cross_shapes,
-    formed_from,
-    kept_cross,
-    parts_of,
-    row_blocks,
-    row_pieces,
-)
-from deepwishart.numerics.operation import compiled, first_order, operation, or_zero, shapes
+from deepwishart.numerics.gaussian import Cross, GaussianKernel
+from deepwishart.numerics.operation import compiled, operation, or_zero
 
 __all__ = ["explained", "row_sums"]
 
@@ -42,45 +33,41 @@ def row_sums(
     >>> row_sums(4 * one, 0.5 * one, torch.tensor([[2.0, 4.0]]), torch.ones(2, 1))
     (tensor([[5.]]), tensor([[3.]]))
     """
-    return sums(kernel, inverse.detach(), targets, *parts_of(cross))
-
-
-def plain_sums(
-    kernel: Tensor,
-    inverse: Tensor,
-    targets: Tensor,
-    cross: Tensor | None,
-    left: Tensor | None,
-    right: Tensor | None,
-    log_height: Tensor | None,
-    log_lengthscale: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """The definition of :func:`row_sums`."""
+    if isinstance(cross, GaussianKernel):
+        return gaussian_sums(kernel, inverse.detach(), targets, *cross.parts)
     lower = linalg.cholesky(kernel, what="the kernel matrix of the output layer")
-    block = formed_from(cross, left, right, log_height, log_lengthscale)
-    projected = linalg.solve_lower(lower, block)
+    projected = linalg.solve_lower(lower, cross)
     return projected @ projected.mT, projected @ targets
 
 
-sums = operation(plain_sums)
-
-
-@compiled(plain_sums)
-def _(
-    kernel: Tensor, inverse: Tensor, targets: Tensor, *parts: Tensor | None
+def plain_gaussian_sums(
+    kernel: Tensor,
+    inverse: Tensor,
+    targets: Tensor,
+    left: Tensor,
+    right: Tensor,
+    log_height: Tensor,
+    log_lengthscale: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    blocks = row_blocks(parts, kernel, inverse)
-    found = [
-        Sums.apply(K, H, y.contiguous(), *block)[:2]
-        for (K, H, *block), y in zip(blocks, row_pieces(targets, dim=-2), strict=True)
-    ]
-    gram, products = (sum(pieces[1:], start=pieces[0]) for pieces in zip(*found, strict=True))
-    sides = [side for side in (kernel, *parts[:3]) if side is not None]
-    batch = torch.broadcast_shapes(*(side.shape[:-2] for side in sides))
-    return gram.reshape(*batch, *gram.shape[1:]), products.reshape(*batch, *products.shape[1:])
+    """The definition of :func:`row_sums` with a kernel matrix that is not yet formed."""
+    cross = GaussianKernel(left, right, log_height, log_lengthscale).form()
+    return row_sums(kernel, inverse, cross, targets)
 
 
-class Sums(torch.autograd.Function):
+gaussian_sums = operation(plain_gaussian_sums)
+
+
+@compiled(plain_gaussian_sums)
+def _(
+    kernel: Tensor, inverse: Tensor, targets: Tensor, left: Tensor, right: Tensor, *scales: Tensor
+) -> tuple[Tensor, Tensor]:
+    K, H, x, y = linalg.flatten_all(kernel, inverse, left, right)
+    found = GaussianSums.apply(K, H, targets.contiguous(), x, y, *scales)
+    gram, products = linalg.unflatten(found, kernel, left, right)
+    return gram, products
+
+
+class GaussianSums(torch.autograd.Function):
     r""":math:`(K_{ii}, K_{it}) \mapsto (T, c) = (A A^\top, A y)`, :math:`A = H K_{it}`.
 
     With :math:`S = \bar T + \bar T^\top`, :math:`\bar A = S A + \bar c y^\top` and
@@ -93,47 +80,26 @@ class Sums(torch.autograd.Function):
               \bar K_{ii} = H^\top \tfrac12 (\Phi_{1/2}(M) + \Phi_{1/2}(M)^\top) H
 
     takes products of size :math:`P^3` only. Forward, :math:`A` uses that :math:`H` is triangular
-    and :math:`T` that it is symmetric: together about one :math:`P^2 N` product. A matrix
-    :math:`K_{it}` that was formed on the way sends its gradient on as in
-    :class:`~deepwishart.numerics.rows.Condition`.
+    and :math:`T` that it is symmetric: together about one :math:`P^2 N` product. The features of
+    :math:`K_{it}` and its scales receive :math:`\bar K_{it}` as in
+    :class:`~deepwishart.numerics.gaussian.GaussianSquare`.
     """
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.row_sums_forward(*inputs[1:])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        gram, products, projected, *kept = output
+    def forward(ctx: Any, kernel: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        inverse, targets, _, _, *scales = inputs
+        gram, products, projected, cross, a, b = torch.ops.deepwishart.row_sums_forward(*inputs)
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(projected, *kept)
-        cross, *features = kept_cross(inputs, kept)
-        ctx.save_for_backward(*inputs[1:3], cross, projected, *features, gram, products)
+        ctx.save_for_backward(inverse, targets, a, b, *scales, cross, projected, gram, products)
+        return gram, products
 
     @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         *kept, gram, products = ctx.saved_tensors
         slopes = or_zero(gradients[0], gram), or_zero(gradients[1], products)
         kernel, *rest = torch.ops.deepwishart.row_sums_backward(*kept, gram, products, *slopes)
-        return kernel, None, None, *cross_gradients(rest, formed=kept[-1] is not None)
-
-
-@shapes("row_sums_forward")
-def _(
-    inverse: Tensor, targets: Tensor, cross: Tensor | None, left: Any, right: Any, *scales: Any
-) -> tuple[Tensor, ...]:
-    kept = cross_shapes(cross, left, right)
-    projected = torch.empty_like(kept[0] if cross is None else cross)
-    products = inverse.new_empty(*inverse.shape[:2], targets.shape[1])
-    return torch.empty_like(inverse), products, projected, *kept
-
-
-@shapes("row_sums_backward")
-def _(
-    inverse: Tensor, targets: Tensor, cross: Tensor, projected: Tensor, a: Any, b: Any, *rest: Any
-) -> tuple[Tensor, ...]:
-    return torch.empty_like(inverse), *cross_gradient_shapes(cross, a, b)
+        return kernel, None, None, *rest
 
 
 def explained(gram: Tensor, products: Tensor, noise: Tensor, *, what: str) -> Tensor:
@@ -155,38 +121,50 @@ def explained(gram: Tensor, products: Tensor, noise: Tensor, *, what: str) -> Te
     >>> explained(3.0 * one, 4.0 * one, torch.ones(1), what="B")  # log 4 and 16 / 4, halved
     tensor([1.3069])
     """
+    return log_evidence(gram, products, noise, what)
+
+
+def plain_log_evidence(gram: Tensor, products: Tensor, noise: Tensor, what: str) -> Tensor:
+    """The definition of :func:`explained`."""
+    return _log_evidence(gram, products, noise, what)[0]
+
+
+def _log_evidence(
+    gram: Tensor, products: Tensor, noise: Tensor, what: str
+) -> tuple[Tensor, Tensor, Tensor]:
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    inner = gram.detach().unsqueeze(-3) / noise.detach()[:, None, None] + eye
+    inner = gram.unsqueeze(-3) / noise[:, None, None] + eye
     lower, inverse = linalg.factor(inner, what=what)
-    return Explained.apply(gram, products, noise, lower, inverse)
+    whitened = inverse @ (products / noise).mT.unsqueeze(-1)
+    value = 0.5 * (whitened.square().sum((-2, -1)) - linalg.log_det(lower))
+    return value, inverse, whitened
 
 
-class Explained(torch.autograd.Function):
+log_evidence = operation(plain_log_evidence)
+
+
+@compiled(plain_log_evidence)
+def _(gram: Tensor, products: Tensor, noise: Tensor, what: str) -> Tensor:
+    return LogEvidence.apply(gram, products, noise, what)
+
+
+class LogEvidence(torch.autograd.Function):
     r"""With :math:`a = B^{-1} z`, the slope is :math:`-\tfrac12 (B^{-1} + a a^\top)` in :math:`B`
-    and :math:`a` in :math:`z`; the factor :math:`L_B` and its inverse are known functions of
-    :math:`B`. One product of size :math:`P^3`."""
+    and :math:`a` in :math:`z`. One product of size :math:`P^3`."""
 
     @staticmethod
-    def forward(
-        gram: Tensor, products: Tensor, noise: Tensor, lower: Tensor, inverse: Tensor
-    ) -> Tensor:
-        whitened = inverse @ (products / noise).mT.unsqueeze(-1)
-        return 0.5 * (whitened.square().sum((-2, -1)) - linalg.log_det(lower))
+    def forward(ctx: Any, gram: Tensor, products: Tensor, noise: Tensor, what: str) -> Tensor:
+        value, inverse, whitened = _log_evidence(gram, products, noise, what)
+        ctx.save_for_backward(gram, products, noise, inverse, inverse.mT @ whitened)
+        return value
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        gram, products, noise, _, inverse = inputs
-        ctx.save_for_backward(gram, products, noise, inverse)
-
-    @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gram, products, noise, inverse = ctx.saved_tensors
-        z = (products / noise).mT.unsqueeze(-1)
-        a = inverse.mT @ (inverse @ z)  # (..., D, P, 1)
+        gram, products, noise, inverse, a = ctx.saved_tensors  # a: (..., D, P, 1)
         to_inner = inverse.mT @ inverse
         to_inner = (to_inner + a @ a.mT) * (-0.5 * gradient / noise)[..., None, None]
         to_z = (gradient[..., None] / noise[:, None] * a.squeeze(-1)).mT
         along = (to_inner * gram.unsqueeze(-3)).sum((-2, -1)) + (to_z * products).sum(-2)
         to_noise = -(along / noise).reshape(-1, len(noise)).sum(0)
-        return to_inner.sum(-3), to_z, to_noise, None, None
+        return to_inner.sum(-3), to_z, to_noise, None

@@ -3,26 +3,17 @@ r"""The squared exponential kernel as matrices: formed here, or later where it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from deepwishart.numerics.linalg import flatten, flatten_all
-from deepwishart.numerics.operation import (
-    compiled,
-    first_order,
-    operation,
-    or_zero,
-    shapes,
-    shapes_like,
-)
+from deepwishart.numerics.linalg import flatten
+from deepwishart.numerics.operation import compiled, operation
 
 __all__ = ["Cross", "GaussianKernel", "formed", "gaussian_square"]
-
-_CACHED_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -47,9 +38,10 @@ class GaussianKernel:
     log_height: Tensor
     log_lengthscale: Tensor
 
-    def diagonal(self) -> Tensor:
-        r"""What :math:`y_j` has with itself, :math:`h`; ``(..., N)``."""
-        return self.log_height.exp().expand(self.right.shape[:-1])
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The arguments by which operations take it."""
+        return self.left, self.right, self.log_height, self.log_lengthscale
 
     def form(self) -> Tensor:
         r"""The block, ``(..., P, N)``, from one product: with scaled features :math:`a, b`,
@@ -88,63 +80,6 @@ def formed(cross: Cross) -> Tensor:
     return cross.form() if isinstance(cross, GaussianKernel) else cross
 
 
-def parts_of(cross: Cross) -> tuple[Tensor | None, ...]:
-    """The matrix, or what it is to be formed from: the five arguments by which operations take
-    either."""
-    if isinstance(cross, GaussianKernel):
-        return None, cross.left, cross.right, cross.log_height, cross.log_lengthscale
-    return cross, None, None, None, None
-
-
-def formed_from(
-    cross: Tensor | None,
-    left: Tensor | None,
-    right: Tensor | None,
-    log_height: Tensor | None,
-    log_lengthscale: Tensor | None,
-) -> Tensor:
-    """The matrix that :func:`parts_of` took apart."""
-    if cross is not None:
-        return cross
-    assert left is not None and right is not None
-    assert log_height is not None and log_lengthscale is not None
-    return GaussianKernel(left, right, log_height, log_lengthscale).form()
-
-
-def row_pieces(tensor: Tensor, dim: int) -> Sequence[Tensor]:
-    """Many rows in pieces whose blocks stay in cache: cost then grows linearly with rows."""
-    if tensor.shape[dim] <= _CACHED_ROWS:
-        return [tensor]
-    pieces: tuple[Tensor, ...] = tensor.split(_CACHED_ROWS, dim=dim)
-    return pieces
-
-
-def row_blocks(parts: Sequence[Tensor | None], *others: Tensor) -> Iterator[tuple[Any, ...]]:
-    """For pieces of rows, the arguments of a compiled loop: ``others`` and :func:`parts_of` the
-    kernel matrix, all with one batch dimension."""
-    cross, left, right, *scales = parts
-    if cross is not None:
-        for piece in row_pieces(cross, dim=-1):
-            yield *flatten_all(*others, piece), None, None, *scales
-    else:
-        assert left is not None and right is not None
-        for piece in row_pieces(right, dim=-2):
-            *given, own, rows = flatten_all(*others, left, piece)
-            yield *given, None, own, rows, *scales
-
-
-def kept_cross(inputs: tuple[Any, ...], kept: Sequence[Tensor]) -> tuple[Any, ...]:
-    """What the gradient needs of the last five inputs: the matrix, and where a loop formed it, the
-    scaled features and the lengthscale."""
-    return (inputs[-5], None, None, None) if inputs[-4] is None else (*kept, inputs[-1])
-
-
-def cross_gradients(found: Sequence[Tensor], formed: bool) -> tuple[Tensor | None, ...]:
-    """The gradients of those five, from a loop's: the matrix's is empty, or all others are."""
-    matrix, *features = found
-    return (None, *features) if formed else (matrix, None, None, None, None)
-
-
 def gaussian_square(
     features: Tensor, log_height: Tensor, log_lengthscale: Tensor, *, jitter: float = 0.0
 ) -> Tensor:
@@ -164,7 +99,7 @@ def gaussian_square(
     return square(features, log_height, log_lengthscale, jitter)
 
 
-def plain_gaussian_square(
+def plain_square(
     features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float
 ) -> Tensor:
     """The definition of :func:`gaussian_square`."""
@@ -175,67 +110,39 @@ def plain_gaussian_square(
     return matrix + torch.diag_embed(own)
 
 
-square = operation(plain_gaussian_square)
+square = operation(plain_square)
 
 
-@compiled(plain_gaussian_square)
+@compiled(plain_square)
 def _(features: Tensor, log_height: Tensor, log_lengthscale: Tensor, jitter: float) -> Tensor:
-    kernel, _ = GaussianSquare.apply(flatten(features), log_height, log_lengthscale, jitter)
+    kernel = GaussianSquare.apply(flatten(features), log_height, log_lengthscale, jitter)
     return kernel.reshape(*features.shape[:-1], features.shape[-2])
 
 
 class GaussianSquare(torch.autograd.Function):
-    r"""With :math:`a = x/\ell` and :math:`\bar E = (\bar K + \bar K^\top) \odot K` the gradient of
-    the exponent, whose diagonal no feature changes,
+    r"""With :math:`a = x/\ell, b = y/\ell` and :math:`\bar E = \bar K \odot K` the gradient of the
+    exponent of :math:`K_{it} = h\, e^{-|x_i - y_t|^2/2\ell^2}`
 
-    .. math:: \bar a_i = \sum_j \bar E_{ij} (a_j - a_i), \quad
-              \overline{\log h} = \tfrac12 \sum_{ij} \bar E_{ij}, \quad
-              \overline{\log \ell} = -\sum_i a_i^\top \bar a_i,
+    .. math:: \bar a_i = \sum_t \bar E_{it} (b_t - a_i), \quad
+              \bar b_t = \sum_i \bar E_{it} (a_i - b_t), \quad
+              \overline{\log h} = \sum_{it} \bar E_{it}, \quad
+              \overline{\log \ell} = -\sum_i a_i^\top \bar a_i - \sum_t b_t^\top \bar b_t,
 
-    the last because the exponent is homogeneous of degree two in the features.
+    the last because the exponent is homogeneous of degree two in the features. Here :math:`y` is
+    :math:`x`, which receives both.
     """
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
-        return torch.ops.deepwishart.gaussian_square_forward(*inputs)
+    def forward(ctx: Any, features: Tensor, *options: Any) -> Tensor:
+        kernel, scaled = torch.ops.deepwishart.gaussian_square_forward(features, *options)
+        ctx.save_for_backward(scaled, kernel, *options[:2])
+        found: Tensor = kernel
+        return found
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        kernel, scaled = output
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(scaled)
-        ctx.save_for_backward(scaled, kernel, inputs[2])
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        scaled, kernel, log_lengthscale = ctx.saved_tensors
-        to_inputs = torch.ops.deepwishart.gaussian_square_backward(
-            scaled, kernel, log_lengthscale, or_zero(gradients[0], kernel)
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        found = torch.ops.deepwishart.gaussian_square_backward(
+            *ctx.saved_tensors, gradient.contiguous()
         )
-        return *to_inputs, None
-
-
-@shapes("gaussian_square_forward")
-def _(features: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    batch, size, _ = features.shape
-    return features.new_empty(batch, size, size), torch.empty_like(features)
-
-
-shapes_like("gaussian_square_backward", 0, 2, 2)
-
-
-def cross_shapes(cross: Tensor | None, left: Any, right: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """What loops return of a matrix that they formed, or three times nothing."""
-    if cross is not None:
-        return cross.new_empty(0), cross.new_empty(0), cross.new_empty(0)
-    matrix = left.new_empty(*left.shape[:2], right.shape[1])
-    return matrix, torch.empty_like(left), torch.empty_like(right)
-
-
-def cross_gradient_shapes(cross: Tensor, a: Any, b: Any) -> tuple[Tensor, ...]:
-    """The counterpart of :func:`cross_gradients`."""
-    features = (cross.new_empty(0), cross.new_empty(0))
-    features = features if a is None else (torch.empty_like(a), torch.empty_like(b))
-    matrix = torch.empty_like(cross) if a is None else cross.new_empty(0)
-    return matrix, *features, cross.new_empty(()), cross.new_empty(())
+        return *found, None

@@ -11,15 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from deepwishart.numerics.operation import (
-    compiled,
-    contiguous,
-    first_order,
-    operation,
-    shapes,
-    shapes_like,
-)
+from deepwishart.numerics.operation import compiled, contiguous, operation
 
 __all__ = [
     "LARGEST_JITTER",
@@ -247,9 +241,8 @@ cholesky_inverse = operation(plain_cholesky_inverse)
 
 @compiled(plain_cholesky_inverse)
 def _(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    lower, inverse, failed = CholeskyInverse.apply(flatten(matrix))
-    batch = matrix.shape[:-2]
-    return lower.reshape(matrix.shape), inverse.reshape(matrix.shape), failed.reshape(batch)
+    lower, inverse, failed = unflatten(CholeskyInverse.apply(flatten(matrix)), matrix)
+    return lower, inverse, failed
 
 
 class CholeskyInverse(torch.autograd.Function):
@@ -266,32 +259,23 @@ class CholeskyInverse(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.ops.deepwishart.cholesky_inverse_forward(matrix)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        lower, inverse, failed = output
+    def forward(ctx: Any, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        lower, inverse, failed = torch.ops.deepwishart.cholesky_inverse_forward(matrix)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(failed)
         ctx.save_for_backward(lower, inverse)
+        return lower, inverse, failed
 
     @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> Tensor | None:
         if gradients[0] is None and gradients[1] is None:
             return None
         incoming = map(contiguous, gradients[:2])
-        return torch.ops.deepwishart.cholesky_inverse_backward(*ctx.saved_tensors, *incoming)
-
-
-@shapes("cholesky_inverse_forward")
-def _(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    failed = matrix.new_empty(matrix.shape[:1], dtype=torch.int32)
-    return torch.empty_like(matrix), torch.empty_like(matrix), failed
-
-
-shapes_like("cholesky_inverse_backward", 1)
+        found: Tensor = torch.ops.deepwishart.cholesky_inverse_backward(
+            *ctx.saved_tensors, *incoming
+        )
+        return found
 
 
 def flatten(tensor: Tensor) -> Tensor:
@@ -309,3 +293,9 @@ def flatten_all(*tensors: Tensor) -> list[Tensor]:
         return [flatten(t) for t in tensors]
     batch = torch.broadcast_shapes(*batches)
     return [flatten(t.expand(*batch, *t.shape[-2:])) for t in tensors]
+
+
+def unflatten(found: Sequence[Tensor], *like: Tensor) -> list[Tensor]:
+    """What loops found, with the batch dimensions of what they were given."""
+    batch = torch.broadcast_shapes(*(t.shape[:-2] for t in like))
+    return [t.reshape(batch + t.shape[1:]) for t in found]

@@ -6,16 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from deepwishart.numerics import linalg
-from deepwishart.numerics.operation import (
-    compiled,
-    contiguous,
-    first_order,
-    operation,
-    shapes,
-    shapes_like,
-)
+from deepwishart.numerics.operation import compiled, operation
 
 __all__ = ["Observations", "observe"]
 
@@ -26,18 +20,24 @@ class Observations(NamedTuple):
     Attributes:
         inverse: :math:`L_B^{-1}`, ``(..., P, P)``.
         projection: :math:`L_B^{-1} M^\top`, ``(..., P, P)``.
-        whitened: :math:`w = L_B^{-1} M^\top v`, ``(..., P, D)``.
         log_det: :math:`\log|B|`, ``(...)``.
-        trace: :math:`\operatorname{tr} B^{-1}`, ``(...)``.
-        solved: :math:`|L_B^{-\top} w|^2`, ``(...)``.
+        whitened: :math:`w = L_B^{-1} M^\top v`, ``(..., P, D)``.
     """
 
     inverse: Tensor
     projection: Tensor
-    whitened: Tensor
     log_det: Tensor
-    trace: Tensor
-    solved: Tensor
+    whitened: Tensor
+
+    @property
+    def trace(self) -> Tensor:
+        r""":math:`\operatorname{tr} B^{-1}`, ``(...)``."""
+        return self.inverse.square().sum((-2, -1))
+
+    @property
+    def solved(self) -> Tensor:
+        r""":math:`|L_B^{-\top} w|^2`, ``(...)``."""
+        return (self.inverse.mT @ self.whitened).square().sum((-2, -1))
 
 
 def observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -> Observations:
@@ -56,92 +56,63 @@ def observe(kernel: Tensor, root: Tensor, targets: Tensor, *, what: str) -> Obse
     >>> observed.whitened.item(), observed.trace.item(), observed.solved.item()
     (2.0, 0.25, 1.0)
     """
-    *factors, numbers = linalg.with_jitter(
-        lambda matrix: pseudo_observations(matrix, root, targets), kernel, what=what
+
+    inverse, projection, log_det = linalg.with_jitter(
+        lambda matrix: pseudo_observations(matrix, root), kernel, what=what
     )
-    return Observations(*factors, *numbers.unbind(-1))
+    return Observations(inverse, projection, log_det, projection @ targets)
 
 
 def plain_pseudo_observations(
-    kernel: Tensor, root: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    r"""What :class:`Observations` lists, its three numbers as one tensor ``(..., 3)``, and 0 or the
-    pivot of :math:`B` that failed ``(...)``."""
+    kernel: Tensor, root: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    r"""The first three of :class:`Observations`, and 0 or the pivot of :math:`B` that failed."""
     identity = torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
-    inner = root.mT @ kernel @ root + identity
-    lower, inverse, failed = linalg.plain_cholesky_inverse(inner)
-    projection = inverse @ root.mT
-    whitened = projection @ targets
-    squares = inverse.square(), (inverse.mT @ whitened).square()
-    numbers = [linalg.log_det(lower), *(each.sum((-2, -1)) for each in squares)]
-    return inverse, projection, whitened, torch.stack(numbers, dim=-1), failed
+    lower, inverse, failed = linalg.plain_cholesky_inverse(root.mT @ kernel @ root + identity)
+    return inverse, inverse @ root.mT, linalg.log_det(lower), failed
 
 
 pseudo_observations = operation(plain_pseudo_observations)
 
 
 @compiled(plain_pseudo_observations)
-def _(
-    kernel: Tensor, root: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    inverse, projection, whitened, numbers, _, failed = Observe.apply(
-        linalg.flatten(kernel), root.contiguous(), targets.contiguous()
-    )
-    batch = kernel.shape[:-2]
-    return (
-        inverse.reshape(kernel.shape),
-        projection.reshape(kernel.shape),
-        whitened.reshape(*kernel.shape[:-1], -1),
-        numbers.reshape(*batch, 3),
-        failed.reshape(batch),
-    )
+def _(kernel: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    found = Observe.apply(linalg.flatten(kernel), root)
+    inverse, projection, log_det, failed = linalg.unflatten(found, kernel)
+    return inverse, projection, log_det, failed
 
 
 class Observe(torch.autograd.Function):
-    r""":math:`(K, M, v) \mapsto (H, Y, w, (\log|B|, \operatorname{tr} B^{-1}, |H^\top w|^2))`.
+    r""":math:`(K, M) \mapsto (H, Y, \log|B|)` with :math:`B = I + M^\top K M = L L^\top`,
+    :math:`H = L^{-1}` and :math:`Y = H M^\top`. Since :math:`K` and :math:`\bar B` are symmetric,
 
-    .. math:: B = I + M^\top K M = L L^\top, \quad H = L^{-1}, \quad Y = H M^\top, \quad w = Y v
+    .. math:: \bar K = M \bar B M^\top, \qquad \bar M = \bar Y^\top H + 2 K M \bar B
 
-    With :math:`n` the gradients of the three numbers, which are :math:`2 \sum_j \log L_{jj}`,
-    :math:`|H|_F^2` and :math:`|H^\top w|^2`, and :math:`\Phi` as in
-    :class:`~deepwishart.numerics.linalg.CholeskyInverse`:
-
-    .. math:: \bar w' &= \bar w + 2 n_3 H H^\top w, \qquad \bar Y' = \bar Y + \bar w' v^\top, \qquad
-              \bar v = Y^\top \bar w' \\
-              \bar H' &= \bar H + 2 n_2 H + 2 n_3 w w^\top H + \bar Y' M, \qquad
-              M_L = 2 n_1 I - \bar H' H^\top \\
-              \bar B &= H^\top \tfrac12 (\Phi(M_L) + \Phi(M_L)^\top) H, \qquad
-              \bar K = M \bar B M^\top, \qquad \bar M = \bar Y'^\top H + 2 K M \bar B.
-
-    Also returns :math:`K M` for the gradient and which samples did not factorise, whose results
-    are not valid.
+    with :math:`\bar B` that of :class:`~deepwishart.numerics.linalg.CholeskyInverse` for
+    :math:`\bar H + \bar Y M - 2 \overline{\log|B|}\, \operatorname{diag}(1 / H_{jj})`, since
+    :math:`\log|B| = -2 \sum_j \log H_{jj}`. Products with :math:`M` are one for all samples.
     """
 
     @staticmethod
-    def forward(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.observe_forward(kernel, root, targets)
+    def forward(ctx: Any, kernel: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        product = (kernel @ root).mT.contiguous()  # M^T K
+        inner = product @ root
+        inner.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        lower, inverse, failed = torch.ops.deepwishart.cholesky_inverse_forward(inner)
+        ctx.mark_non_differentiable(failed)
+        ctx.save_for_backward(root, product, lower, inverse)
+        return inverse, inverse @ root.mT, linalg.log_det(lower), failed
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        inverse, projection, whitened, _, products, failed = output
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(products, failed)
-        ctx.save_for_backward(*inputs[1:], inverse, projection, whitened, products)
-
-    @staticmethod
-    @first_order
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor, ...]:
-        incoming = map(contiguous, gradients[:4])
-        return torch.ops.deepwishart.observe_backward(*ctx.saved_tensors, *incoming)
-
-
-@shapes("observe_forward")
-def _(kernel: Tensor, root: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-    batch, size, _ = kernel.shape
-    squares = (torch.empty_like(kernel) for _ in range(2))
-    whitened, numbers = kernel.new_empty(batch, size, targets.shape[1]), kernel.new_empty(batch, 3)
-    failed = kernel.new_empty(batch, dtype=torch.int32)
-    return *squares, whitened, numbers, torch.empty_like(kernel), failed
-
-
-shapes_like("observe_backward", 2, 0, 1)
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        root, product, lower, inverse = ctx.saved_tensors
+        projection = gradients[1].contiguous()
+        to_inverse = projection @ root + gradients[0]
+        diagonal = inverse.diagonal(dim1=-2, dim2=-1)
+        to_inverse.diagonal(dim1=-2, dim2=-1).sub_(2.0 * gradients[2].unsqueeze(-1) / diagonal)
+        to_inner = torch.ops.deepwishart.cholesky_inverse_backward(lower, inverse, None, to_inverse)
+        by_samples = [t.flatten(0, 1) for t in (projection, inverse, product, to_inner)]
+        to_root = by_samples[0].mT @ by_samples[1] + 2.0 * (by_samples[2].mT @ by_samples[3])
+        half = (to_inner @ root.mT).mT.contiguous()
+        return half @ root.mT, to_root

@@ -8,24 +8,15 @@ a CPU kernel, an autograd function around them. Loading happens once, when this 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from deepwishart import native
 
-__all__ = [
-    "compiled",
-    "contiguous",
-    "first_order",
-    "operation",
-    "or_zero",
-    "shapes",
-    "shapes_like",
-]
+__all__ = ["compiled", "contiguous", "operation", "or_zero"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _library = torch.library.Library("deepwishart", "FRAGMENT")
@@ -33,7 +24,8 @@ _LOADED = native.load()
 
 
 def operation(plain: Function) -> Function:
-    """An operation of PyTorch called ``name`` where ``plain`` is called ``plain_name``.
+    """An operation of PyTorch called ``name`` where ``plain`` is called ``plain_name``;
+    ``torch.compile`` sees the definition.
 
     >>> def plain_twice(x: Tensor) -> Tensor:
     ...     return 2.0 * x
@@ -44,96 +36,27 @@ def operation(plain: Function) -> Function:
     name = plain.__name__.removeprefix("plain_")
     _library.define(name + torch.library.infer_schema(plain, mutates_args=()))
     _library.impl(name, plain, "CompositeImplicitAutograd")
-    found: Any = getattr(torch.ops.deepwishart, name).default
-    return found
+    found = getattr(torch.ops.deepwishart, name).default
+
+    def call(*arguments: Any) -> Any:
+        return (plain if torch.compiler.is_compiling() else found)(*arguments)
+
+    return cast(Function, call)
 
 
 def compiled(plain: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Mark a function as the CPU kernel of the operation that ``plain`` defines."""
+    """Mark a function as the CPU kernel of the operation that ``plain`` defines. Kernels have first
+    derivatives; transforms of ``torch.func``, which may ask for others, get the definition."""
     name = plain.__name__.removeprefix("plain_")
 
     def register(kernel: Function) -> Function:
-        def under_transforms(*arguments: Any) -> Any:
-            # Transforms of torch.func come before devices. They have to see the autograd function.
-            on_cpu = all(t.is_cpu for t in arguments if isinstance(t, Tensor))
-            return (kernel if on_cpu else plain)(*arguments)
-
         if _LOADED:
             _library.impl(name, kernel, "CPU")
             _library.impl(name, kernel, "AutogradCPU")
-            _library.impl(name, under_transforms, "FuncTorchDynamicLayerFrontMode")
+            _library.impl(name, plain, "FuncTorchDynamicLayerFrontMode")
         return kernel
 
     return register
-
-
-def shapes(name: str) -> Callable[[Function], Function]:
-    """Mark a function as saying which shapes the compiled loop ``name`` returns, which is what
-    ``torch.compile`` and fake tensors ask for."""
-
-    def register(function: Function) -> Function:
-        if _LOADED:
-            _library.impl(name, function, "Meta")
-        return function
-
-    return register
-
-
-def shapes_like(name: str, *positions: int) -> None:
-    """The results of this loop look like its arguments at these positions: most gradients do."""
-
-    def results(*arguments: Tensor) -> Any:
-        found = tuple(torch.empty_like(arguments[position]) for position in positions)
-        return found if len(found) > 1 else found[0]
-
-    shapes(name)(results)
-
-
-def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A hand-written ``backward`` whose result must not be differentiated again.
-
-    PyTorch's ``once_differentiable`` is for that purpose, but under nested ``torch.func``
-    transforms its second derivatives are silently zero.
-
-    >>> from deepwishart.numerics.linalg import factor
-    >>> slope = torch.func.grad(lambda matrix: factor(matrix).inverse.sum())
-    >>> slope(torch.eye(2)).shape
-    torch.Size([2, 2])
-    """
-
-    @functools.wraps(backward)
-    def wrapped(ctx: Any, *gradients: Tensor | None) -> Any:
-        if not torch.is_grad_enabled():  # nobody can ask
-            return backward(ctx, *gradients)
-        with torch.no_grad():
-            found = backward(ctx, *gradients)
-        results = found if isinstance(found, tuple) else (found,)
-        present = [t for t in results if t is not None]
-        sources = [t for t in (*ctx.saved_tensors, *gradients) if t is not None]
-        guarded = iter(_Refusing.apply(len(present), *present, *sources))
-        guarded_results = tuple(None if t is None else next(guarded) for t in results)
-        return guarded_results if isinstance(found, tuple) else guarded_results[0]
-
-    return wrapped
-
-
-class _Refusing(torch.autograd.Function):
-    """The first ``count`` tensors as they are, as functions of the others with no derivative."""
-
-    @staticmethod
-    def forward(count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(t.clone() for t in tensors[:count])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise RuntimeError(
-            "deepwishart: compiled operations have first derivatives only. For second derivatives "
-            "set DEEPWISHART_NATIVE=0, which computes the same in ordinary PyTorch."
-        )
 
 
 def contiguous(tensor: Tensor | None) -> Tensor | None:

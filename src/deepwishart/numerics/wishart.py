@@ -20,18 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from deepwishart.numerics import linalg
 from deepwishart.numerics.mixing import log_mixing_volume, log_scale_volume, mix, unmix
-from deepwishart.numerics.operation import (
-    compiled,
-    contiguous,
-    first_order,
-    operation,
-    shapes,
-    shapes_like,
-)
-from deepwishart.numerics.rows import Conditional, constants
+from deepwishart.numerics.operation import compiled, contiguous, operation
+from deepwishart.numerics.rows import Conditional, known_form
 
 __all__ = [
     "bartlett_factor",
@@ -278,7 +272,7 @@ def plain_wishart_draw(
     root, log_q = scored_root(own, *parameters, sticking, rows, columns)
     weights = inverse @ root
     log_p = log_density_of_root(root, weights, linalg.log_det(lower), degrees)
-    return root, log_p - log_q, inverse, weights, *constants(inverse, weights), failed
+    return root, log_p - log_q, inverse, weights, *known_form(inverse, weights), failed
 
 
 wishart_draw = operation(plain_wishart_draw)
@@ -289,7 +283,7 @@ def _(scale: Tensor, posterior_scale: Tensor | None, *rest: Any) -> tuple[Tensor
     *tensors, degrees, sticking, rows, columns = rest
     if not (posterior_scale is rows is columns is None):
         return _in_double(scale, posterior_scale, *rest)
-    *found, _, failed = WishartDraw.apply(
+    *found, failed = WishartDraw.apply(
         linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
     )
     root, log_ratio, inverse, weights, form, solved = found
@@ -306,7 +300,7 @@ def _in_double(*arguments: Any) -> tuple[Tensor, ...]:
     exact: Any = [t.double() if isinstance(t, Tensor) else t for t in arguments]
     *found, failed = plain_wishart_draw(*exact)
     found = [t.to(dtype) for t in found]
-    return *found[:4], *constants(found[2], found[3]), failed
+    return *found[:4], *known_form(found[2], found[3]), failed
 
 
 class WishartDraw(torch.autograd.Function):
@@ -330,7 +324,7 @@ class WishartDraw(torch.autograd.Function):
 
     a whitened outer product in place of a :math:`P^3` product; :math:`\bar H` and :math:`\bar w`
     are missing in training, where rows bypass them
-    (:class:`~deepwishart.numerics.rows.GaussianDraw`). For the factor
+    (:class:`~deepwishart.numerics.rows.GaussianRows`). For the factor
 
     .. math:: \bar\mu = \bar A + d\, \epsilon/\sigma, \quad
               \bar\sigma = \bar A \epsilon + d\, \epsilon^2/\sigma, \quad
@@ -346,20 +340,18 @@ class WishartDraw(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return torch.ops.deepwishart.wishart_draw_forward(*inputs[:-1])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
         _, gamma, concentration, rate, _, deviation, epsilon, *ctx.options = inputs
-        _, _, inverse, weights, form, solved, lower, failed = output
+        *found, lower, failed = torch.ops.deepwishart.wishart_draw_forward(*inputs[:-1])
+        _, _, inverse, weights, form, solved = found
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(form, solved, lower, failed)
+        ctx.mark_non_differentiable(form, solved, failed)
         parameters = (gamma, concentration, rate, deviation, epsilon)
         ctx.save_for_backward(*parameters, inverse, lower, weights)
+        return *found, failed
 
     @staticmethod
-    @first_order
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         parameters, kept = saved[:5], saved[5:]
@@ -376,15 +368,3 @@ def root_gradients(gradients: Sequence[Tensor | None], weights: Tensor) -> list[
     root = torch.zeros_like(weights) if root is None else root
     ratio = weights.new_zeros(len(weights)) if ratio is None else ratio
     return [root, ratio, inverse, white]
-
-
-@shapes("wishart_draw_forward")
-def _(scale: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    epsilon, own = rest[5], torch.empty_like
-    failed = scale.new_empty(scale.shape[:1], dtype=torch.int32)
-    ratio = epsilon.new_empty(epsilon.shape[0])
-    square = own(scale), own(epsilon), own(scale), own(epsilon), own(scale)
-    return own(epsilon), ratio, *square, failed
-
-
-shapes_like("wishart_draw_backward", 7, 0, 1, 2, 3, 3)
