@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
+from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor, base
 from deepwishart.likelihoods import Gaussian, HeteroscedasticStudentT
 from deepwishart.training import Protocol
 
@@ -20,20 +20,41 @@ def chosen(data):
     return DeepKernelRegressor(**QUICK).fit(*data)
 
 
-def test_a_single_layer_comes_first_with_all_rows(chosen):
-    constant, varying, *deeper = tried = chosen.history_.tried
-    assert (constant["likelihood"], varying["likelihood"]) == (
-        "Gaussian",
-        "HeteroscedasticStudentT",
-    )
-    assert (constant["depth"], constant["num_inducing"]) == (varying["depth"], 60) == (1, 60)
-    assert constant["standard_error"] == 0.0 < deeper[-1]["standard_error"]
-    assert [each["depth"] for each in deeper] == list(range(2, len(deeper) + 2))
-    kept = next(each for each in tried if each["elbo"] == chosen.elbo_)
-    assert chosen.elbo_ > max(constant["elbo"], varying["elbo"]) - 0.02
+def test_exact_gaussian_processes_come_first(chosen):
+    """Four kernels and then the noise, with all rows as inducing points; then depth."""
+    *plain, varying, deeper = chosen.history_.tried[:6]
+    names = ["SquaredExponential", "Matern52", "Matern32", "RationalQuadratic"]
+    assert [each["kernel"] for each in plain] == names
+    assert {each["likelihood"] for each in plain} == {"Gaussian"}
+    assert {each["num_inducing"] for each in (*plain, varying)} == {60}
+    assert varying["likelihood"] == "HeteroscedasticStudentT"
+    assert plain[0]["standard_error"] == 0.0 < deeper["standard_error"]
+    singles = [each["depth"] for each in (*plain, varying)]
+    assert singles == [1] * 5 and deeper["depth"] == 2 and deeper["kernel"] == names[0]
+
+
+def test_what_is_kept_has_the_highest_bound(chosen):
+    best = max(chosen.history_.tried, key=lambda each: each["elbo"])
+    assert chosen.elbo_ > best["elbo"] - 0.05  # standard errors and parameters of kernels count
+    kept = next(each for each in chosen.history_.tried if each["elbo"] == chosen.elbo_)
     assert (chosen.model_.depth, chosen.n_inducing_) == (kept["depth"], kept["num_inducing"])
     assert type(chosen.model_.likelihood).__name__ == kept["likelihood"]
-    assert (chosen.depth, chosen.n_inducing, chosen.likelihood) == ("auto",) * 3
+    assert (chosen.depth, chosen.n_inducing, chosen.kernel) == ("auto",) * 3
+
+
+def test_of_many_rows_some_choose_the_kernel(monkeypatch):
+    """A rough function is given a rough kernel by a part of the rows, and all rows train it."""
+    monkeypatch.setattr(base, "_ALL_ROWS", 100)
+    monkeypatch.setattr(base, "_KERNEL_ROWS", 80)
+    X = np.random.default_rng(0).uniform(-2, 2, (150, 1))
+    y = np.abs(np.abs(X[:, 0]) - 1.0) + np.sign(X[:, 0])
+    regressor = DeepKernelRegressor(depth=1, random_state=0).fit(X, y)
+    assert regressor.spec_.kernel != "squared_exponential"
+    tried = regressor.history_.tried
+    assert [each["num_inducing"] for each in tried[:4]] == [80] * 4 and len(tried) == 5
+    assert len(regressor.model_.training_inputs) == 150
+    named = DeepKernelRegressor(depth=1, kernel="matern52", random_state=0).fit(X, y)
+    assert named.spec_.kernel == "matern52" and len(named.history_.tried) == 0
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +103,7 @@ def test_a_single_layer_of_noise_is_kept_and_training_settles(data):
     y = np.random.default_rng(1).standard_normal(len(X))
     quick = {**QUICK, "max_iter": 600, "posterior": "bartlett"}
     regressor = DeepKernelRegressor(**quick).fit(X, y)
-    first, _, third = regressor.history_.tried
+    first, *_, third = regressor.history_.tried
     assert regressor.model_.depth == 1 and regressor.history_.stopped_by == "converged"
     assert isinstance(regressor.model_.likelihood, Gaussian)
     assert first["elbo"] > -1.45 and third["steps"] < 600
@@ -97,7 +118,7 @@ def test_training_that_ends_too_early_warns(make, data):
 
 def test_a_bound_below_that_of_knowing_nothing_warns(make, data):
     with pytest.warns(UserWarning, match=r"is below -1\.42.*depth='auto'.*outliers"):
-        make(depth=4, max_iter=1).fit(*data)
+        make(depth=4, max_iter=1, inputs="first").fit(*data)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -117,10 +138,14 @@ def test_outliers_that_no_inducing_point_knows(make, seed):
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, {"posterior": "rows_columns", "output": "collapsed", "mixing": 0.0}),
+        ({}, {"posterior": "anchored", "inputs": "all", "bound": "tight", "output": "collapsed"}),
+        ({}, {"kernel": "squared_exponential", "mixing": 0.0}),
         ({"protocol": "paper"}, {"posterior": "bartlett", "output": "inducing", "mixing": 0.018}),
-        ({"process": "dgp"}, {"posterior": "bartlett", "output": "collapsed"}),
-        ({"posterior": "columns"}, {"posterior": "columns"}),
+        ({"protocol": "paper"}, {"inputs": "first", "bound": "titsias2009"}),
+        ({"process": "dgp"}, {"posterior": "bartlett", "inputs": "all", "output": "collapsed"}),
+        ({"process": "diwp"}, {"inputs": "first", "bound": "tight"}),
+        ({"kernel": "relu"}, {"kernel": "relu", "inputs": "first"}),
+        ({"posterior": "columns", "inputs": "first"}, {"posterior": "columns", "inputs": "first"}),
         ({"batch_size": 20}, {"output": "inducing"}),
         ({"n_inducing": "auto"}, {"num_inducing": 60, "depth": 2}),
         ({"likelihood": "student_t"}, {"output": "inducing", "likelihood": "student_t"}),

@@ -19,7 +19,7 @@ LIKELIHOODS = {"kernel": ["squared_exponential"], "likelihood": [PLAIN, NOISE]}
 PLAINLY = {"kernel": ["squared_exponential"], "likelihood": [PLAIN]}
 
 
-def search(bounds, choices=PLAINLY, *, depth="auto", error=0.01, interrupted=None, shallow=20):
+def search(bounds, choices=PLAINLY, *, deepest=3, error=0.01, interrupted=None, shallow=20):
     """The search over models whose bounds are given by depth, inducing points and options other
     than the first; training is interrupted at one of them."""
 
@@ -38,7 +38,7 @@ def search(bounds, choices=PLAINLY, *, depth="auto", error=0.01, interrupted=Non
         found = Bound(bound, error if spec.depth > 1 else 0.0)
         return Fitted(ScaledModel.build(spec, X, X), history, found)
 
-    best = search_model(make, train, choices, depth)
+    best = search_model(make, train, choices, deepest)
     tried = [(each["depth"], each["num_inducing"]) for each in best.history.tried]
     return best, (best.scaled.model.depth, best.scaled.model.num_inducing), tried
 
@@ -63,14 +63,9 @@ def test_the_standard_error_of_the_difference_decides():
     assert search(bounds, error=0.005)[1] == (3, 10)
 
 
-def test_a_given_depth_is_trained_alone_unless_there_is_something_to_choose():
-    _, kept, tried = search({(3, 10): -1.0}, depth=3)
-    assert (kept, tried) == ((3, 10), [(3, 10)])
-    bounds = {(1, 20): 0.0, (1, 20, ROUGH): 1.0, (3, 10, ROUGH): -1.0}
-    best, kept, tried = search(bounds, KERNELS, depth=3)
-    assert (kept, tried) == ((3, 10), [(1, 20), (1, 20), (3, 10)])
-    assert best.scaled.model.spec.kernel == ROUGH
-    assert search(bounds, KERNELS, depth=1)[1:] == ((1, 20), [(1, 20), (1, 20)])
+def test_no_model_is_deeper_than_asked_for():
+    bounds = {(1, 20): 0.0, (1, 20, ROUGH): 1.0}
+    assert search(bounds, KERNELS, deepest=1)[1:] == ((1, 20), [(1, 20), (1, 20)])
 
 
 @pytest.mark.parametrize(
@@ -91,9 +86,8 @@ def test_a_model_that_cannot_be_trained_is_left_out():
         assert search(bounds)[1] == (1, 20)
     with pytest.warns(UserWarning, match=r"one layer could not be trained .* NaN everywhere"):
         assert search(bounds | {(2, 10): 0.8}, LIKELIHOODS)[1] == (1, 20)
-    for given in ("auto", 1, 2):  # the model that was asked for, or the first
-        with pytest.raises(TrainingError):
-            search({(1, 20): failure, (2, 10): failure}, depth=given)
+    with pytest.raises(TrainingError):
+        search({(1, 20): failure})
 
 
 def test_the_likelihood_with_the_higher_bound_goes_on():

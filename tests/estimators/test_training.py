@@ -94,11 +94,11 @@ def test_an_interrupted_fit_is_a_model_and_resumes(make, data, interrupt_at, cap
     assert capsys.readouterr() == ("", "")  # it is no terminal
     interrupt_at(4)
     with pytest.warns(UserWarning, match="interrupted after 5 steps"):
-        half = make(checkpoint_dir=tmp_path, verbose=1).fit(X, y)
+        half = make(checkpoint_dir=tmp_path).fit(X, y)
     assert half.n_iter_ == 5 and half.history_.stopped_by == "interrupt"
     assert np.isfinite(half.predict(X)).all()
     interrupt_at(None)
-    resumed = make(checkpoint_dir=tmp_path, verbose=1).fit(X, y)
+    resumed = make(checkpoint_dir=tmp_path).fit(X, y)
     assert resumed.history_.seconds[:5] == half.history_.seconds
     assert resumed.n_iter_ == 10
     np.testing.assert_array_equal(resumed.predict(X), uninterrupted.predict(X))

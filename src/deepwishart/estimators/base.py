@@ -170,18 +170,22 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_outputs_ = data[1].shape[1]
-        rows, likelihoods = len(data[0]), self._likelihoods()
-        if not isinstance(self.depth, str):
-            likelihoods = likelihoods[:1]
-        kernels = self._kernels(rows, likelihoods[0])
+        likelihoods = self._likelihoods()
+        kernels = self._kernels(len(data[0]), likelihoods[0])
+        if not isinstance(self.depth, str) and len(kernels) == 1:
+            spec = self._make_spec(len(data[0]), self.depth, kernels[0], likelihoods[0])
+            return self._train_new(data, spec)
         tried: list[dict[str, Any]] = []
-        if len(kernels) > 1 and rows > _ALL_ROWS:
-            chosen = np.random.RandomState(self.seed_).permutation(rows)[:_KERNEL_ROWS]
+        if len(kernels) > 1 and len(data[0]) > _ALL_ROWS:
+            chosen = np.random.RandomState(self.seed_).permutation(len(data[0]))[:_KERNEL_ROWS]
             some = tuple(None if each is None else each[chosen] for each in data)
-            found = self._search(cast(Data, some), kernels, likelihoods[:1], depth=1)
+            found = self._search(cast(Data, some), kernels, likelihoods[:1], deepest=1)
             tried = found.history.tried
             kernels = [cast(ModelSpec, found.scaled.model.spec).kernel]
-        best = self._search(data, kernels, likelihoods, self.depth)
+        if isinstance(self.depth, str):
+            best = self._search(data, kernels, likelihoods)
+        else:
+            best = self._search(data, kernels, likelihoods[:1], deepest=1)
         best.history.tried[:0] = tried
         return best
 
@@ -189,18 +193,19 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         """Kernels for a single layer: several where L-BFGS finds the evidence of each."""
         if self.kernel != "auto":
             return [self.kernel]
-        quick = isinstance(self.protocol, str) and self.protocol != "paper"
-        quick = quick and (isinstance(self.depth, str) or self.depth == 1)
-        single = self._make_spec(rows, 1, KERNELS[0], likelihood)
-        return list(KERNELS if quick and single.output == "collapsed" else KERNELS[:1])
+        single = isinstance(self.depth, str) or self.depth == 1
+        if single and isinstance(self.protocol, str) and self.protocol != "paper":
+            single = self._make_spec(rows, 1, KERNELS[0], likelihood).output == "collapsed"
+            return list(KERNELS if single else KERNELS[:1])
+        return list(KERNELS[:1])
 
     def _search(
-        self, data: Data, kernels: list[Any], likelihoods: list[Any], depth: int | str
+        self, data: Data, kernels: list[Any], likelihoods: list[Any], **options: int
     ) -> Fitted:
         make = functools.partial(self._make_spec, len(data[0]))
         train = functools.partial(self._train_new, data)
         choices = {"kernel": kernels, "likelihood": likelihoods}
-        return search_model(make, train, choices, depth)
+        return search_model(make, train, choices, **options)
 
     def _make_spec(
         self, rows: int, depth: int, kernel: str | Kernel, likelihood: str | Likelihood
@@ -236,7 +241,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         sizes = {"num_features": self.n_features_in_, "num_outputs": self.n_outputs_}
         return ModelSpec(**{**given, **chosen, **sizes})
 
-    def _train_new(self, data: Data, spec: ModelSpec, near: Fitted | None) -> Fitted:
+    def _train_new(self, data: Data, spec: ModelSpec, near: Fitted | None = None) -> Fitted:
         options: dict[str, Any] = {"seed": self.seed_, "start": self.start}
         scaled = ScaledModel.build(spec, *data, device=resolve_device(self.device), **options)
         if near is not None:

@@ -49,7 +49,7 @@ def search_model(
     make: Callable[..., ModelSpec],
     train: Callable[[ModelSpec, Fitted | None], Fitted],
     choices: Mapping[str, Sequence[Any]],
-    depth: int | str = "auto",
+    deepest: int = DEEPEST,
 ) -> Fitted:
     """The best of a single layer and deeper models, tried while the bound rises.
 
@@ -63,8 +63,7 @@ def search_model(
         train: makes and trains a model, close to a trained one if there is one.
         choices: options by the names that ``make`` knows. The first ones have to be trainable;
             others, and deeper models, that are not are left out with a warning.
-        depth: ``"auto"``, or a number of layers; these are then trained with the options that are
-            best for a single one.
+        deepest: largest number of layers.
 
     Returns:
         The best, with a list of all that were tried in its history.
@@ -81,14 +80,12 @@ def search_model(
     ('matern32', [1, 1, 2, 3])
     """
     chosen = {name: options[0] for name, options in choices.items()}
-    tried: list[Fitted] = []
-
-    def interrupted() -> bool:
-        return bool(tried) and tried[-1].history.stopped_by == "interrupt"
+    best = train(make(1, **chosen), None)
+    tried = [best]
 
     def attempt(spec: ModelSpec, near: Fitted | None = None) -> Fitted | None:
         """A trained model, unless training was interrupted before or fails."""
-        if interrupted():
+        if tried[-1].history.stopped_by == "interrupt":
             return None
         try:
             tried.append(train(spec, near))
@@ -100,25 +97,18 @@ def search_model(
             return None
         return tried[-1]
 
-    best = None
-    if depth in ("auto", 1) or any(len(options) > 1 for options in choices.values()):
-        best = train(make(1, **chosen), None)
-        tried.append(best)
-        for name, options in choices.items():
-            for option in options[1:]:
-                single = attempt(make(1, **{**chosen, name: option}), best)
-                if single is not None and _above(single, best):
-                    best, chosen = single, {**chosen, name: option}
-    if best is None or (isinstance(depth, int) and depth > 1 and not interrupted()):
-        best = train(make(depth, **chosen), None)
-        tried.append(best)
-    for layers in range(2, DEEPEST + 1) if depth == "auto" else ():
+    for name, options in choices.items():
+        for option in options[1:]:
+            single = attempt(make(1, **{**chosen, name: option}), best)
+            if single is not None and _above(single, best):
+                best, chosen = single, {**chosen, name: option}
+    for layers in range(2, deepest + 1):
         deeper = attempt(make(layers, **chosen))
         if deeper is None or not _above(deeper, best):
             break
         best = deeper
     best.history.tried = [each.describe() for each in tried]
-    if interrupted():
+    if tried[-1].history.stopped_by == "interrupt":
         best.history.stopped_by = "interrupt"
     return best
 
@@ -160,16 +150,15 @@ def start_near(model: DeepKernelProcess, near: DeepKernelProcess, X: Tensor, y: 
 
 
 def _above(new: Fitted, old: Fitted) -> bool:
+    r"""Whether a bound is higher by more than the standard error of the difference; between single
+    layers also by more than :math:`\tfrac12 \log(N)/N` for each parameter that the kernel has more
+    (Schwarz, 1978), so that one more does not win by fitting."""
+    models, cost = [each.scaled.model for each in (new, old)], 0.0
+    targets = models[0].training_targets
+    if not any(model.hidden for model in models) and targets is not None:
+        more, less = (
+            sum(p.numel() for p in model.output.priors[0].kernel.parameters()) for model in models
+        )
+        cost = 0.5 * (more - less) * math.log(len(targets)) / len(targets)
     error = math.hypot(new.bound.standard_error, old.bound.standard_error)
-    return _evidence(new) - _evidence(old) > error
-
-
-def _evidence(fitted: Fitted) -> float:
-    r"""The bound; of the exact evidence of a single layer, less :math:`\tfrac12 \log(N)/N` for each
-    parameter of its kernel (Schwarz, 1978), so that one more does not win by fitting."""
-    model = fitted.scaled.model
-    if model.hidden or model.training_targets is None:
-        return fitted.bound.mean
-    rows = len(model.training_targets)
-    count = sum(each.numel() for each in model.output.priors[0].kernel.parameters())
-    return fitted.bound.mean - 0.5 * count * math.log(rows) / rows
+    return new.bound.mean - old.bound.mean > error + cost
