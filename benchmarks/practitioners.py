@@ -11,6 +11,7 @@ on one thread, and times are the processor's. Tables come with scikit-learn, wit
 
 - ``deepwishart``: ``DeepKernelRegressor()``;
 - ``gp``: scikit-learn's exact GP, squared exponential with a lengthscale per column, plus noise;
+- ``gp_matern52``: the same with a Matern 5/2 kernel;
 - ``svgp``: GPyTorch's sparse variational GP with the same kernel, 100 inducing points;
 - ``ngboost``, ``catboost``: with a mean and a variance, stopped early on a fifth of the rows;
 - ``linear``: Bayesian ridge regression.
@@ -106,6 +107,7 @@ def fit_deepwishart(X: np.ndarray, y: np.ndarray, note: dict[str, Any]) -> Predi
     regressor = DeepKernelRegressor(random_state=SEED).fit(X, y)
     model = regressor.model_
     note |= {"depth": model.depth, "tried": regressor.history_.tried}
+    note["kernel"] = regressor.spec_.kernel
     note["likelihood"] = type(model.likelihood).__name__
 
     def predict(rows: np.ndarray) -> Any:
@@ -117,10 +119,22 @@ def fit_deepwishart(X: np.ndarray, y: np.ndarray, note: dict[str, Any]) -> Predi
 
 
 def fit_gp(X: np.ndarray, y: np.ndarray, note: dict[str, Any]) -> Predict:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+    from sklearn.gaussian_process.kernels import RBF
 
-    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
+    return exact_gp(X, y, RBF(np.ones(X.shape[1])))
+
+
+def fit_gp_matern52(X: np.ndarray, y: np.ndarray, note: dict[str, Any]) -> Predict:
+    from sklearn.gaussian_process.kernels import Matern
+
+    return exact_gp(X, y, Matern(np.ones(X.shape[1]), nu=2.5))
+
+
+def exact_gp(X: np.ndarray, y: np.ndarray, correlation: Any) -> Predict:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+
+    kernel = ConstantKernel() * correlation + WhiteKernel()
     inputs, regressor = StandardScaler().fit(X), GaussianProcessRegressor(kernel, normalize_y=True)
     regressor.fit(inputs.transform(X), y)
     return lambda rows: regressor.predict(inputs.transform(rows), return_std=True)
@@ -211,6 +225,7 @@ def fit_svgp(X: np.ndarray, y: np.ndarray, note: dict[str, Any]) -> Predict:
 METHODS: dict[str, Callable[..., Predict]] = {
     "deepwishart": fit_deepwishart,
     "gp": fit_gp,
+    "gp_matern52": fit_gp_matern52,
     "svgp": fit_svgp,
     "ngboost": fit_ngboost,
     "catboost": fit_catboost,
