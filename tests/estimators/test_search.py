@@ -1,5 +1,6 @@
 """How many inducing points, which kernel and likelihood and how many layers, without training."""
 
+import itertools
 import math
 
 import numpy as np
@@ -19,7 +20,9 @@ LIKELIHOODS = {"kernel": ["squared_exponential"], "likelihood": [PLAIN, NOISE]}
 PLAINLY = {"kernel": ["squared_exponential"], "likelihood": [PLAIN]}
 
 
-def search(bounds, choices=PLAINLY, *, deepest=3, error=0.01, interrupted=None, shallow=20):
+def search(
+    bounds, choices=PLAINLY, *, deepest=3, rows=10**6, error=0.01, interrupted=None, shallow=20
+):
     """The search over models whose bounds are given by depth, inducing points and options other
     than the first; training is interrupted at one of them."""
 
@@ -38,7 +41,7 @@ def search(bounds, choices=PLAINLY, *, deepest=3, error=0.01, interrupted=None, 
         found = Bound(bound, error if spec.depth > 1 else 0.0)
         return Fitted(ScaledModel.build(spec, X, X), history, found)
 
-    best = search_model(make, train, choices, deepest)
+    best = search_model(make, train, choices, rows, deepest)
     tried = [(each["depth"], each["num_inducing"]) for each in best.history.tried]
     return best, (best.scaled.model.depth, best.scaled.model.num_inducing), tried
 
@@ -112,26 +115,26 @@ def test_the_best_kernel_is_that_of_all_models_that_follow():
     assert kernels == ["SquaredExponential", *["Matern32"] * 3]
 
 
-def test_one_more_parameter_of_a_kernel_has_to_pay_for_itself():
-    """Half a log of the number of rows, by the criterion of Schwarz."""
-    cost = 0.5 * math.log(20) / 20
+@pytest.mark.parametrize("rows", [50, 5_000])
+def test_parameters_of_kernels_have_to_pay_for_themselves(rows):
+    """Half a log of the number of rows each, by the criterion of Schwarz; a second layer above two
+    inputs has four more than one."""
+    costs = {"rational_quadratic": 1, 2: 4}
+    for (what, count), factor in itertools.product(costs.items(), (0.9, 1.1)):
+        gain = factor * 0.5 * count * math.log(rows) / rows
 
-    def kept(gain):
-        def train(spec, near):
-            bound = Bound(gain * (spec.kernel == "rational_quadratic"), 0.0)
-            data = torch.as_tensor(X)
-            scaled = ScaledModel.build(spec, X, X)
-            scaled.model.remember(data, data)
-            return Fitted(scaled, History(), bound)
+        def train(spec, near, what=what, gain=gain):
+            better = what in (spec.kernel, spec.depth)
+            scaled = ScaledModel.build(spec, np.hstack([X, X**2]), X)
+            return Fitted(scaled, History(), Bound(gain * better, 0.0))
 
         def make(depth, kernel):
-            return ModelSpec(num_features=1, depth=depth, output="collapsed", kernel=kernel)
+            options = {"output": "collapsed", "inputs": "all", "kernel": kernel}
+            return ModelSpec(num_features=2, num_inducing=5, depth=depth, **options)
 
-        names = ["squared_exponential", "rational_quadratic"]
-        return search_model(make, train, {"kernel": names}, 1).scaled.model.spec.kernel
-
-    assert kept(0.99 * cost) == "squared_exponential"
-    assert kept(1.01 * cost) == "rational_quadratic"
+        names = ["squared_exponential", "rational_quadratic"] if what != 2 else ["matern52"]
+        kept = search_model(make, train, {"kernel": names}, rows, 2).scaled.model.spec
+        assert (what in (kept.kernel, kept.depth)) == (factor > 1)
 
 
 def test_a_model_starts_near_another_only_where_that_is_better():

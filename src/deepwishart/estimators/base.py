@@ -205,7 +205,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         make = functools.partial(self._make_spec, len(data[0]))
         train = functools.partial(self._train_new, data)
         choices = {"kernel": kernels, "likelihood": likelihoods}
-        return search_model(make, train, choices, **options)
+        return search_model(make, train, choices, len(data[0]), **options)
 
     def _make_spec(
         self, rows: int, depth: int, kernel: str | Kernel, likelihood: str | Likelihood

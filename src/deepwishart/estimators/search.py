@@ -13,6 +13,7 @@ from torch import Tensor
 from deepwishart.bound import NUMERICAL_ERRORS, elbo
 from deepwishart.estimators.evaluation import Bound
 from deepwishart.estimators.scaled_model import ScaledModel
+from deepwishart.kernels import Kernel
 from deepwishart.model import DeepKernelProcess
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.spec import ModelSpec
@@ -49,20 +50,25 @@ def search_model(
     make: Callable[..., ModelSpec],
     train: Callable[[ModelSpec, Fitted | None], Fitted],
     choices: Mapping[str, Sequence[Any]],
+    num_rows: int,
     deepest: int = DEEPEST,
 ) -> Fitted:
-    """The best of a single layer and deeper models, tried while the bound rises.
+    r"""The best of a single layer and deeper models, tried while the bound rises.
 
     First a single layer with the first option of every choice. Then the other options, choice by
     choice in their order: a choice's option with the highest bound is kept for those that follow.
-    Then models of two layers and three, as long as one's bound is above the best one's by more
-    than the standard error of the difference.
+    Then models of two layers and three, as long as the bound rises.
+
+    The bound has risen if it is higher by more than the standard error of the difference and, with
+    noise of the same kind, by more than :math:`\tfrac12 \log(N)/N` for each parameter that the
+    kernels have more (Schwarz, 1978): a lengthscale is fitted, and wins by fitting alone.
 
     Args:
         make: ``make(depth, **options)`` gives the specification of a model with so many layers.
         train: makes and trains a model, close to a trained one if there is one.
         choices: options by the names that ``make`` knows. The first ones have to be trainable;
             others, and deeper models, that are not are left out with a warning.
+        num_rows: number of training rows N.
         deepest: largest number of layers.
 
     Returns:
@@ -75,7 +81,7 @@ def search_model(
     >>> def train(spec, near):  # pretends that each layer adds 0.1, and the third does not
     ...     bound = Bound(0.1 * min(spec.depth, 2) + 0.1 * (spec.kernel == "matern32"), 0.01)
     ...     return Fitted(ScaledModel.build(spec, X, X), History(), bound)
-    >>> best = search_model(make, train, {"kernel": ["matern52", "matern32"]})
+    >>> best = search_model(make, train, {"kernel": ["matern52", "matern32"]}, num_rows=200)
     >>> best.scaled.model.spec.kernel, [each["depth"] for each in best.history.tried]
     ('matern32', [1, 1, 2, 3])
     """
@@ -100,11 +106,11 @@ def search_model(
     for name, options in choices.items():
         for option in options[1:]:
             single = attempt(make(1, **{**chosen, name: option}), best)
-            if single is not None and _above(single, best):
+            if single is not None and _above(single, best, num_rows):
                 best, chosen = single, {**chosen, name: option}
     for layers in range(2, deepest + 1):
         deeper = attempt(make(layers, **chosen))
-        if deeper is None or not _above(deeper, best):
+        if deeper is None or not _above(deeper, best, num_rows):
             break
         best = deeper
     best.history.tried = [each.describe() for each in tried]
@@ -149,16 +155,18 @@ def start_near(model: DeepKernelProcess, near: DeepKernelProcess, X: Tensor, y: 
         model.load_tensors(own)
 
 
-def _above(new: Fitted, old: Fitted) -> bool:
-    r"""Whether a bound is higher by more than the standard error of the difference; between single
-    layers also by more than :math:`\tfrac12 \log(N)/N` for each parameter that the kernel has more
-    (Schwarz, 1978), so that one more does not win by fitting."""
-    models, cost = [each.scaled.model for each in (new, old)], 0.0
-    targets = models[0].training_targets
-    if not any(model.hidden for model in models) and targets is not None:
+def _above(new: Fitted, old: Fitted, num_rows: int) -> bool:
+    error, cost = math.hypot(new.bound.standard_error, old.bound.standard_error), 0.0
+    models = new.scaled.model, old.scaled.model
+    if type(models[0].likelihood) is type(models[1].likelihood):
         more, less = (
-            sum(p.numel() for p in model.output.priors[0].kernel.parameters()) for model in models
+            sum(
+                p.numel()
+                for part in model.modules()
+                if isinstance(part, Kernel)
+                for p in part.parameters(recurse=False)
+            )
+            for model in models
         )
-        cost = 0.5 * (more - less) * math.log(len(targets)) / len(targets)
-    error = math.hypot(new.bound.standard_error, old.bound.standard_error)
+        cost = 0.5 * (more - less) * math.log(num_rows) / num_rows
     return new.bound.mean - old.bound.mean > error + cost
