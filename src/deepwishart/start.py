@@ -32,6 +32,7 @@ STARTS = ("inputs", "prior")
 _START_COST = 10.0  # nats per row and hidden layer that a start may lie from the prior
 _PRIOR_NOISE = math.exp(4.0)  # the authors' deep GP starts with a precision of exp(-4)
 _TIE_BREAK = 1e-3
+_FAR = 5.0  # standard deviations
 
 
 def build(
@@ -176,6 +177,8 @@ def make_model(
     likelihood = spec.make_likelihood()
     likelihood.start_from(y)
     latents = likelihood.initial_latents(y)
+    if likelihood.location_scale:  # targets far from all others do not say where functions are
+        latents = latents.clamp(-_FAR, _FAR)
     if inducing_inputs is None:
         selected = select_inducing(X, spec.num_inducing, generator)
         points, latents = selected.points, selected.averages(latents)

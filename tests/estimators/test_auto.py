@@ -168,3 +168,27 @@ def test_hidden_layers_start_where_they_are_told(make, data):
         return -sum(layer.log_ratio.mean() for layer in layers).item()
 
     assert abs(divergence("prior")) < 0.1 * divergence("inputs")
+
+
+@pytest.mark.slow
+def test_one_row_a_million_spreads_away():
+    """Heavy tails explain it, the fit names it, and the rest is predicted as if it were not."""
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, (100, 1))
+    clean = np.sin(2 * X[:, 0])
+    y = clean + 0.1 * random.standard_normal(100)
+    y[7] = 1e6
+    regressor = DeepKernelRegressor(depth=1, likelihood="heteroscedastic_t", random_state=0)
+    with pytest.warns(UserWarning, match=r"in 1 of 100 rows \(counted from 0: 7\).*student_t"):
+        regressor.fit(X, y)
+    mean = regressor.predict(X)
+    lower, upper = regressor.predict_interval(X)
+    assert np.sqrt(np.mean((mean - clean) ** 2)) < 0.1
+    assert np.median(upper - lower) < 1.0  # 0.33 without the row
+
+
+@pytest.mark.parametrize("size", [1e16, 3.0])
+def test_a_spread_that_is_lost_in_the_size_of_the_targets_is_refused(make, data, size):
+    X, y = data
+    with pytest.raises(ValueError, match=r"varies by .* stored in steps of .* constant part"):
+        make().fit(X, size + 1e-16 * size * (y - y.mean()))

@@ -33,3 +33,19 @@ def test_small_variation_around_a_large_mean_is_kept():
     values = 1e8 + np.array([[0.0], [1e-3], [2e-3]])
     standard = Standardiser.fit(values).forward(values)
     np.testing.assert_allclose(standard.std(), 1, rtol=1e-9)
+
+
+def test_a_few_far_values_do_not_set_a_robust_scale():
+    random = np.random.default_rng(0)
+    near = 5.0 + 2.0 * random.standard_normal((2_000, 2))
+    far = near.copy()
+    far[:3, 1] = 1e8
+    scaling = Standardiser.fit(far, robust=True)
+    plain = Standardiser.fit(near)
+    np.testing.assert_allclose(scaling.scale, plain.scale, rtol=0.1)
+    centre = scaling.inverse(np.zeros((1, 2)))
+    np.testing.assert_allclose(centre, plain.inverse(np.zeros((1, 2))), rtol=0.1)
+    np.testing.assert_array_equal(scaling.forward(far)[:, 0], plain.forward(near)[:, 0])
+    np.testing.assert_allclose(scaling.inverse(scaling.forward(far)), far, rtol=1e-6)
+    mostly_zero = np.r_[np.zeros(90), np.full(10, 1e6)][:, None]  # without quartiles to go by
+    assert Standardiser.fit(mostly_zero, robust=True).scale == Standardiser.fit(mostly_zero).scale

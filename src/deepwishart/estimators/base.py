@@ -45,6 +45,7 @@ from deepwishart.training import (
 )
 
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
+_FAR = 100.0  # in standard deviations
 _FEWEST = 100
 _ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
 _KERNEL_ROWS = 1_000  # of more rows, so many choose the kernel
@@ -161,6 +162,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         asked = self.n_inducing_ if isinstance(self.n_inducing, str) else int(self.n_inducing)
         self.spec_ = cast(ModelSpec, self.model_.spec).replace(num_inducing=asked)
         self._scaled.forget()
+        if not continuing:
+            self._warn_about_outliers(data[1])
         self._warn_about_training(earlier)
         return self
 
@@ -286,6 +289,19 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         samples = int(self.n_predict_samples)
         bound = estimate_elbo(model, *rows, num_samples=samples, generator=generator)
         return Fitted(scaled, history, bound)
+
+    def _warn_about_outliers(self, targets: np.ndarray) -> None:
+        """Name the rows whose targets are far from all others."""
+        rows = np.flatnonzero((np.abs(self._scaled.targets.forward(targets)) > _FAR).any(1))
+        if len(rows) and self.model_.likelihood.location_scale:
+            shown = ", ".join(str(row) for row in rows[:5]) + (", ..." if len(rows) > 5 else "")
+            warnings.warn(
+                f"y is more than {_FAR:g} times the usual spread away from the other rows in "
+                f"{len(rows)} of {len(targets)} rows (counted from 0: {shown}). Correct or drop "
+                "them if they are mistakes. Constant Gaussian noise cannot explain such rows and "
+                "bends all predictions; likelihood='heteroscedastic_t' and 'student_t' can.",
+                stacklevel=3,
+            )
 
     def _warn_about_training(self, earlier: int) -> None:
         """Say what the user should know of training that went on from ``earlier`` steps."""

@@ -132,8 +132,11 @@ def score_constant(
     """
     if prediction.discrete:
         return _scores([_OneLaw(each, len(y)) for each in train.reshape(len(train), -1).T], y)
-    shape = (len(y), len(prediction.scaling.scale))
-    return score_gaussian(torch.zeros(shape), torch.ones(shape), prediction, y)
+    known = torch.as_tensor(prediction.scaling.forward(train.reshape(len(train), -1)))
+    shape = (len(y), known.shape[1])
+    spread = known.std(0, correction=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    return score_gaussian(known.mean(0).expand(shape), spread.expand(shape), prediction, y)
 
 
 def _scores(marginals: Iterable[Any], y: np.ndarray) -> list[dict[str, float]]:

@@ -17,6 +17,9 @@ from deepwishart.predict import Predictive
 from deepwishart.spec import ModelSpec
 from deepwishart.start import make_model
 
+_GAUSSIAN_QUARTILES = 1.349  # distance between those of a standard normal distribution
+_FEW_FAR = 10.0  # so much spread beyond that of the quartiles is of few values
+
 
 @dataclass(frozen=True)
 class Standardiser:
@@ -26,6 +29,10 @@ class Standardiser:
     Dividing by the largest magnitude first keeps squares finite for values from 1e-300 to 1e300.
     A constant column has :math:`s = 1` (and :math:`m = 1` if it is zero), so it becomes zeros and
     keeps its magnitude as unit. Arithmetic is in double precision throughout.
+
+    A robust one has median and :math:`(q_{0.75} - q_{0.25}) / 1.349` of :math:`x / m`, which a
+    Gaussian column has for mean and standard deviation, wherever :math:`s` is more than ten times
+    as large: a few far values do not set the scale of the rest.
 
     Args:
         magnitude: :math:`m`, ``(D,)``.
@@ -44,7 +51,7 @@ class Standardiser:
     spread: np.ndarray
 
     @classmethod
-    def fit(cls, values: np.ndarray) -> Standardiser:
+    def fit(cls, values: np.ndarray, robust: bool = False) -> Standardiser:
         """The standardiser of a table ``(N, D)`` of finite numbers."""
         magnitude = np.abs(values).max(0)
         magnitude = np.where(magnitude > 0, magnitude, 1.0)
@@ -52,7 +59,13 @@ class Standardiser:
         spread = scaled.std(0)
         # Below a few units in the last place a column varies by rounding only.
         constant = spread <= 8 * np.finfo(np.float64).eps
-        return cls(magnitude, scaled.mean(0), np.where(constant, 1.0, spread))
+        location, spread = scaled.mean(0), np.where(constant, 1.0, spread)
+        if robust:
+            low, median, high = np.quantile(scaled, [0.25, 0.5, 0.75], axis=0)
+            inner = (high - low) / _GAUSSIAN_QUARTILES
+            far = (inner > 0) & (spread > _FEW_FAR * inner)
+            location, spread = np.where(far, median, location), np.where(far, inner, spread)
+        return cls(magnitude, location, spread)
 
     @classmethod
     def identity(cls, columns: int) -> Standardiser:
@@ -121,7 +134,7 @@ class ScaledModel:
             **options: how it starts, such as ``seed``: see :func:`deepwishart.start.make_model`.
         """
         moves = spec.make_likelihood().location_scale
-        targets = Standardiser.fit(y) if moves else Standardiser.identity(y.shape[1])
+        targets = Standardiser.fit(y, robust=True) if moves else Standardiser.identity(y.shape[1])
         inputs, dtype = Standardiser.fit(X), spec.torch_dtype
         rows = torch.as_tensor(inputs.forward(X), dtype=dtype)
         values = torch.as_tensor(_beside(targets.forward(y), log_exposures), dtype=dtype)
