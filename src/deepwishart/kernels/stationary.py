@@ -86,10 +86,15 @@ class Stationary(Kernel):
         """The lengthscale of the features, a scalar, or (D,) with ARD."""
         return self.log_lengthscale.exp()
 
+    @property
+    def isotropic(self) -> bool:
+        """Whether one lengthscale serves all columns."""
+        return self.num_features is None and self.num_inputs is None
+
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""
         distance = squared_distance(g_xx, g_xy, g_yy)
-        if not self.needs_features:
+        if self.isotropic:
             distance = distance / self.lengthscale.square()
         return self.height * self.profile(distance)
 
@@ -98,15 +103,19 @@ class Stationary(Kernel):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD or inputs, columns divided by their lengthscales; else features as they are."""
-        if self.log_input_lengthscale is None:
-            return self._checked(features) / self.lengthscale if self.needs_features else features
-        alone = features.shape[-1] - len(self.log_input_lengthscale)
-        if alone < 1:
+        if self.isotropic:
+            return features
+        columns, inputs = features.shape[-1], self.num_inputs or 0
+        if columns <= inputs or self.num_features not in (None, columns):
             raise ValueError(
-                f"{type(self).__name__} was built with num_inputs={self.num_inputs}, but was given "
-                f"points of shape {tuple(features.shape)}: features come first, inputs after them."
+                f"{type(self).__name__} was built with num_features={self.num_features}, "
+                f"num_inputs={self.num_inputs}, but was given points of shape "
+                f"{tuple(features.shape)}, whose last dimension differs: features come first, "
+                "inputs after them."
             )
-        logarithms = [self.log_lengthscale.expand(alone), self.log_input_lengthscale]
+        if self.log_input_lengthscale is None:
+            return features / self.lengthscale
+        logarithms = [self.log_lengthscale.expand(columns - inputs), self.log_input_lengthscale]
         return features / torch.cat(logarithms).exp()
 
     def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
@@ -127,7 +136,7 @@ class Stationary(Kernel):
 
     def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
         if isinstance(points, Tensor):
-            return (self.height * variance).expand(self._checked(points).shape[:-1])
+            return (self.height * variance).expand(points.shape[:-1])
         return super().diagonal(points, variance=variance)
 
 
@@ -166,7 +175,7 @@ class SquaredExponential(Stationary):
         """Logarithms of the height, ``variance`` included, and of what is left to divide by after
         :meth:`prepare`."""
         height = self.log_height if variance == 1.0 else self.log_height + math.log(variance)
-        return height, torch.zeros_like(height) if self.needs_features else self.log_lengthscale
+        return height, self.log_lengthscale if self.isotropic else torch.zeros_like(height)
 
 
 class Matern12(Stationary):

@@ -351,7 +351,7 @@ class KernelOutputLayer(KernelPart, OutputLayer):
         kernel: kernel applied to the previous layer.
         width: number of columns.
         bound: ``"titsias2009"``, linear in what inducing points leave unexplained, or ``"tight"``
-           (:mod:`deepwishart.layers.collapsed_output`,
+            (:mod:`deepwishart.layers.collapsed_output`,
             :class:`~deepwishart.layers.gaussian.InducingOutputSample`).
         name: how errors call this layer.
         jitter: relative jitter on kernel matrices.
