@@ -208,8 +208,3 @@ ONE, Y = [1.0, 1.0], [1.0, 2.0]
 def test_what_cannot_be_scored(prediction, y, message):
     with pytest.raises(ValueError, match=message):
         metrics.crps(prediction, y)
-
-
-def test_levels_are_probabilities():
-    with pytest.raises(ValueError, match=r"levels must be .* strictly between 0 and 1"):
-        metrics.calibration_curve(([0.0], [1.0]), [0.0], [0.5, 95])

@@ -96,18 +96,6 @@ def test_bad_input_is_refused_before_anything_is_measured(unmeasured, tmp_path, 
     assert unmeasured == [] and list(tmp_path.iterdir()) == []
 
 
-def test_an_interrupt_leaves_the_file_as_it_was(unmeasured, monkeypatch, tmp_path):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(benchmark, "measure", interrupt)
-    (tmp_path / "step.json").write_text("earlier")
-    result = run("bench", "step", *TINY, "--out", tmp_path / "step.json")
-    assert result.exit_code == 130
-    assert result.stderr.endswith("deepwishart: interrupted\n")
-    assert (tmp_path / "step.json").read_text() == "earlier"
-
-
 # ---- the module ---------------------------------------------------------------------------------
 
 

@@ -43,17 +43,6 @@ def start(*arguments: object) -> subprocess.Popen:
     )
 
 
-def test_help_does_not_import_torch():
-    code = "import sys; from deepwishart.cli import app\n"
-    code += "try: app(['uci', '--help'])\n"
-    code += "except SystemExit: print({'torch', 'numpy', 'ray'} & set(sys.modules))"
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "report" in done.stdout and done.stdout.endswith("set()\n")
-
-
 def test_every_field_of_a_model_is_an_option():
     _, out, _ = call("run", "--help")
     for name in model_defaults().keys() - {"likelihood_options"}:  # which no text says
@@ -206,16 +195,3 @@ def test_interrupting_a_sweep(tmp_path):
     assert "1 of 1 runs to go; give the same command again" in rest
     wait_until_gone(pids)
     assert pids and ResultsStore(tmp_path).records() == {}
-
-
-def test_retry_failed_runs(tmp_path):
-    store = ResultsStore(tmp_path)
-    asked = ["--datasets", "yacht", "--processes", "dgp", "--depths", 1, "--splits", 0]
-    asked += ["--max-iter", 5, "--out", tmp_path, *QUICK]
-    assert call("run", *asked)[0] == 0
-    (spec,) = store.records()
-    with store.writing():
-        store.add({**spec.to_dict(), "status": "failed", "reason": "NaN"}, {"step": []})
-    assert call("run", *asked)[0] == 1
-    assert call("run", *asked, "--retry-failed")[0] == 0
-    assert store.records()[spec]["status"] == "ok"
