@@ -74,10 +74,7 @@ def test_what_is_no_count_is_refused(table, change):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"exposure": 2}, "is for counts"),
-        ({"likelihood": "poisson", "exposure": "hours"}, "is no column of X"),
         ({"likelihood": "poisson", "exposure": 3}, "is no column of X, which has 3"),
-        ({"likelihood": "poisson", "exposure": 0}, "Exposures must be positive, but row"),
         ({"likelihood": likelihoods.Poisson(1, exposure=True)}, "say in which column"),
         ({"likelihood": likelihoods.StudentT(2)}, "set its num_outputs"),
         ({"likelihood": "student_t", "output": "collapsed"}, "StudentT needs output='inducing'"),

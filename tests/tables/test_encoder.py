@@ -164,15 +164,3 @@ def test_all_faults_of_another_table_are_named():
     assert "'s' has 2 categories" in unseen
     assert "'c' (first in row 8), 'd' (first in row 9)" in unseen
     assert "Did you mean 'u'?" in other
-
-
-def test_unseen_categories_by_choice():
-    encoder = TableEncoder.fit(pl.DataFrame({"s": ["a", "b"], "t": ["u", "Other"]}))
-    table = pl.DataFrame({"s": ["c", "b"], "t": ["new", "u"]})
-    assert encoder.encode(table, unseen="other").rows() == [(0, 0, 1, 0), (0, 1, 0, 1)]
-    assert {k: v.to_list() for k, v in encoder.unseen(table).items()} == {
-        "s": [True, False],
-        "t": [True, False],
-    }
-    with pytest.raises(TableError, match="Did you mean 'other'"):
-        encoder.encode(table, unseen="othr")
