@@ -73,15 +73,6 @@ def test_make_has_the_structure_that_build_gives(changes):
             assert getattr(first[name], "jitter", None) == getattr(second[name], "jitter", None)
 
 
-@pytest.mark.parametrize("process", PROCESSES)
-@pytest.mark.parametrize("depth", [1, 2, 4])
-@pytest.mark.parametrize("dtype", CHOICES["dtype"])
-def test_depth_counts_the_output_layer(process, depth, dtype):
-    model = SPEC.replace(process=process, depth=depth, dtype=dtype).make()
-    assert model.depth == depth == len(model.layers) + 1
-    assert {p.dtype for p in model.parameters()} == {model.spec.torch_dtype}
-
-
 def test_widths_default_to_the_number_of_features():
     assert SPEC.widths == (3,)
     assert SPEC.replace(depth=4, width=2).widths == (2, 2, 2)

@@ -206,10 +206,3 @@ def test_odd_documents_and_other_formats(change, model):
     message = "format version .*train again" if "format_version" in change else None
     with pytest.raises(ModelFileError, match=message):
         DeepKernelRegressor.load(model / "regressor")
-
-
-@pytest.mark.parametrize("value", [[1], -1, 2**32, "0", 0.5])
-def test_a_seed_that_is_none(value, parts):
-    parts[1]["parameters"]["random_state"] = value
-    with pytest.raises(ModelFileError, match="random_state is no seed"):
-        record.from_record(DeepKernelRegressor, *parts)

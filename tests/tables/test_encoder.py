@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from deepwishart.tables import Column, TableEncoder, TableError, open_table
+from deepwishart.tables import TableEncoder, TableError, open_table
 from deepwishart.tables.encoder import MAX_CATEGORIES
 
 
@@ -107,22 +107,6 @@ def test_the_number_of_calls_does_not_grow_with_the_columns(monkeypatch):
         return len(calls)
 
     assert count(200) == count(20) > 0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"kind": "colour"}, {"kind": "number"}, {"name": 3}, {"fill": "c"}, {"parts": ["year"]}),
-        *({"categories": each} for each in ("ab", [1], [])),
-        {"kind": "date", "categories": [], "fill": None, "parts": ["century"]},
-        {"kind": "date", "categories": [], "fill": None, "parts": ["year"], "origin": "1970"},
-    ],
-)
-def test_what_describes_no_column(change):
-    good = Column("s", "category", ("a", "b"), "a").to_dict()
-    assert Column.from_dict(good).fill == "a"
-    with pytest.raises(TableError, match="does not describe a column"):
-        Column.from_dict({**good, **change})
 
 
 # ---- everything that is wrong, at once -----------------------------------------------------------
