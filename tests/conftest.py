@@ -23,7 +23,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def global_seeds() -> None:
     """A test that forgets its generator fails every time or never."""
     torch.manual_seed(0)
     np.random.seed(0)
