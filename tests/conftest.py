@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # pytest-xdist starts one process per core: more threads than that only take turns.
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def global_seeds() -> None:
+    """A test that forgets its generator fails every time or never."""
+    torch.manual_seed(0)
+    np.random.seed(0)
 
 
 RunFresh = Callable[[str, dict[str, str]], subprocess.CompletedProcess[str]]

@@ -49,33 +49,6 @@ def test_every_process_works_with_every_part(process, options):
     assert works(dw.build(process, X, y, **{"depth": 3, "num_inducing": 7, **options}), X, y)
 
 
-class Counts(dw.likelihoods.Likelihood):
-    def __init__(self, num_outputs=1):
-        super().__init__(num_outputs)
-        self.log_rate = torch.nn.Parameter(torch.zeros(num_outputs))
-
-    def distribution(self, latents):
-        return torch.distributions.Poisson((latents + self.log_rate).exp())
-
-    def initial_latents(self, y):
-        return (y + 0.5).log()
-
-
-@pytest.mark.parametrize("process", PROCESSES)
-def test_a_likelihood(process):
-    y, likelihood = Y.abs().round(), Counts(2)
-    model = dw.build(process, X, y, num_inducing=7, likelihood=likelihood)
-    # A copy, in the model's dtype: two models share no parameters.
-    assert model.likelihood is not likelihood
-    assert model.likelihood.log_rate.dtype == torch.float64
-    assert likelihood.log_rate.dtype == torch.float32
-    if process == "dwp":
-        latents = (y + 0.5).log()
-        for target in model.output.pseudo.targets.detach():
-            assert bool((target == latents).all(1).any())
-    assert works(model, X, y)
-
-
 @pytest.mark.parametrize("posterior", ["rows", "columns", "rows_columns"])
 def test_mixing_of_rows_and_columns_is_learned(posterior):
     model = dw.build("dwp", X, Y[:, :1], num_inducing=12, posterior=posterior)

@@ -239,25 +239,6 @@ def test_files_of_another_kind(name, content, message, saved):
         DeepKernelRegressor.load(saved)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda content: content["spec"].update(depth=3), "depth is 3, but"),
-        (lambda content: content.update(num_inducing=4), r"should have the sizes \(4, 3\)"),
-        (lambda content: content["spec"].update(process="xyz"), "Unknown process 'xyz'"),
-        (lambda content: content["spec"].update(process="dgp"), "should have the sizes"),
-        (lambda content: content["parameters"].update(surprise=1), "surprise"),
-        (lambda content: content["parameters"].update(depth=-1), "depth must be 'auto' or"),
-        (lambda content: content.pop("seed"), "seed"),
-    ],
-)
-def test_a_config_that_does_not_fit_its_tensors(change, message, fitted, data, tmp_path):
-    small(depth=2).fit(*data).save(tmp_path / "model")
-    edit(tmp_path / "model", change)
-    with pytest.raises(ModelFileError, match=message):
-        DeepKernelRegressor.load(tmp_path / "model")
-
-
 def test_a_device_that_is_not_here(saved, data):
     edit(saved, lambda content: content["parameters"].update(device="cuda:77"))
     with pytest.raises(ModelFileError, match="device must be"):

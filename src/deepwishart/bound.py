@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from deepwishart._support.arguments import number, shown, whole, whole_number
-from deepwishart.layers.output import InducingOutputSample
+from deepwishart.layers.gaussian import InducingOutputSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess, ProcessSample
 from deepwishart.numerics import linalg

@@ -23,7 +23,7 @@ from deepwishart.layers import (
     OutputSample,
     Rows,
 )
-from deepwishart.layers.output import Summary, add_summaries
+from deepwishart.layers.base import Summary, add_summaries
 from deepwishart.likelihoods import Likelihood
 from deepwishart.posterior import FunctionSamples, Posterior
 from deepwishart.predict import Predictive

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart.distributions.bartlett import standard_normal
-from deepwishart.layers.base import GramRows
-from deepwishart.layers.gaussian import GaussianSample
+from deepwishart.layers.base import GaussianSample, GramRows
 from deepwishart.predict import Predictive
-from deepwishart.random import RowRandomness
+from deepwishart.random import RowRandomness, standard_normal
 
 if TYPE_CHECKING:
     from deepwishart.model import DeepKernelProcess, ProcessSample

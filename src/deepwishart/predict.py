@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import check_generator, probabilities, tensor, whole_number
-from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.likelihoods import Gaussian, Likelihood, Mixture
 from deepwishart.likelihoods.counts import CountLikelihood, Counts
+from deepwishart.random import standard_normal
 
 if TYPE_CHECKING:
     from deepwishart.posterior import Posterior

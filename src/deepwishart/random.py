@@ -7,6 +7,7 @@ on how rows are divided: into chunks that fit into memory, or among processes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -14,12 +15,12 @@ import torch
 from torch import Tensor
 
 from deepwishart._support.arguments import check_generator, whole_number
-from deepwishart.distributions.bartlett import standard_gamma, standard_normal
 
 __all__ = ["Randomness", "RowRandomness"]
 
 BLOCK_ROWS = 1024
 _LARGEST_SEED = 2**62
+_default_generator = threading.Lock()
 _Draw = Callable[[int, torch.Generator], Tensor]
 
 
@@ -146,3 +147,58 @@ class RowRandomness:
         # Distances between seeds are primes, so that no two streams of a pass meet.
         offset = 1_000_003 * (2 * self.layer + stream) + 998_244_353 * block
         return torch.Generator(self.device).manual_seed((self.seed + offset) % _LARGEST_SEED)
+
+
+def standard_normal(
+    shape: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Standard normal noise, drawn on the generator's device, so that a CPU generator serves any
+    model."""
+    check_generator(generator)
+    source = device if generator is None else generator.device
+    return torch.randn(shape, generator=generator, dtype=dtype, device=source).to(device)
+
+
+def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
+    r"""Draws of :math:`\text{Gamma}(\alpha, 1)`, away from zero, with their implicit gradient in
+    :math:`\alpha` (Figurnov et al. 2018).
+
+    PyTorch's own draw takes no generator, so its default one is in the state of ours meanwhile.
+    """
+    check_generator(generator)
+    if generator is None:
+        return _positive_gamma(concentration)
+    index = generator.device.index or 0
+    cpu = generator.device.type == "cpu"
+    default = torch.default_generator if cpu else torch.cuda.default_generators[index]
+    with _default_generator:
+        before = default.get_state()
+        try:
+            default.set_state(generator.get_state())
+            gamma = _positive_gamma(concentration.to(generator.device))
+            generator.set_state(default.get_state())
+        finally:
+            default.set_state(before)
+    return gamma.to(concentration.device)
+
+
+def _positive_gamma(concentration: Tensor) -> Tensor:
+    law = torch.distributions.Gamma(concentration, 1.0, validate_args=False)
+    return law.rsample().clamp_min(torch.finfo(concentration.dtype).tiny)
+
+
+def factor_noise(
+    batch_shape: torch.Size, num_rows: int, concentration: Tensor, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor]:
+    r"""The randomness of a Bartlett factor: :math:`\gamma_j \sim \text{Gamma}(\alpha_j, 1)`,
+    ``(*batch_shape, m)``, with its implicit gradient, and standard normal :math:`\epsilon`,
+    ``(*batch_shape, P, m)``, in single precision, which is several times faster and plenty for
+    Monte Carlo noise."""
+    rank = concentration.shape[-1]
+    gamma = standard_gamma(concentration.expand(*batch_shape, rank), generator)
+    shape = torch.Size([*batch_shape, num_rows, rank])
+    normal = standard_normal(shape, torch.float32, concentration.device, generator)
+    return gamma, normal.to(concentration.dtype)

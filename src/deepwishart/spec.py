@@ -26,7 +26,7 @@ from deepwishart.layers import (
     StackedOutputLayer,
     WishartLayer,
 )
-from deepwishart.layers.output import BOUNDS
+from deepwishart.layers.base import BOUNDS
 from deepwishart.layers.wishart import POSTERIORS as MIXINGS
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess

@@ -18,7 +18,7 @@ from .conftest import SOURCE, TINY, make_table, refused, run
 
 HEAVY = ["torch", "sklearn", "polars", "matplotlib", "numpy", "scipy"]
 COMMANDS = ["demo", "fit", "predict", "info", "data", "uci"]
-LIGHT = ["demo", "predict", "info", "explain", "data", "bench step"]
+LIGHT = ["demo", "predict", "info", "explain", "data", "bench step", "uci"]
 
 
 def test_help_imports_nothing_heavy():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from deepwishart import benchmark
-from deepwishart.benchmark import BOSTON, Measurement, Shape, alternate, environment, measure
+from deepwishart.benchmark import BOSTON, Measurement, Shape, environment, measure
 from deepwishart.spec import CHOICES, PROCESSES
 
 from .conftest import refused, run
@@ -81,9 +81,6 @@ def test_everything_by_default(unmeasured, monkeypatch):
     ("arguments", "words"),
     [
         (["--processes", "dpw"], ["'dpw'", "Did you mean 'dwp'?"]),
-        (["--dtypes", "half"], ["dtype", "'half'", "float64, float32"]),
-        (["--depths", "0", "2"], ["--depths", "greater than"]),
-        (["--threads", "one"], ["--threads", "valid integer"]),
         (["--rows", "4"], ["more inducing points (5) than rows (4)"]),
         (["--width", "3"], ["--width", "deepwishart bench step --help"]),
         (["--out", "."], ["--out", "is a directory"]),
@@ -94,18 +91,6 @@ def test_bad_input_is_refused_before_anything_is_measured(unmeasured, tmp_path, 
     refused(result, *words)
     assert result.stdout == ""
     assert unmeasured == [] and list(tmp_path.iterdir()) == []
-
-
-def test_an_interrupt_leaves_the_file_as_it_was(unmeasured, monkeypatch, tmp_path):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(benchmark, "measure", interrupt)
-    (tmp_path / "step.json").write_text("earlier")
-    result = run("bench", "step", *TINY, "--out", tmp_path / "step.json")
-    assert result.exit_code == 130
-    assert result.stderr.endswith("deepwishart: interrupted\n")
-    assert (tmp_path / "step.json").read_text() == "earlier"
 
 
 # ---- the module ---------------------------------------------------------------------------------
@@ -124,10 +109,3 @@ def test_ratio(monkeypatch):
     flop = 4 * 3 * (4 * 10**2 * 200 + 6 * 10**3)
     assert double.ratio == pytest.approx(3e-3 / (flop / 40e9))
     assert single.ratio == pytest.approx(2e-3 / (flop / 100e9))
-
-
-def test_functions_take_turns_after_the_warm_up():
-    calls: list[str] = []
-    times = alternate([lambda: calls.append("a"), lambda: calls.append("b")], repeats=2)
-    assert calls == [*"aaabbb", *"abab"]
-    assert len(times) == 2 and all(time >= 0 for time in times)

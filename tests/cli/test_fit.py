@@ -4,17 +4,13 @@ import contextlib
 import json
 import os
 import signal
-from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 import pytest
 
 from deepwishart._support.lock import locked
 from deepwishart.cli.directory import ModelDirectory
-from deepwishart.cli.model_options import model_options
 from deepwishart.estimators import DeepKernelRegressor
-from deepwishart.spec import CHOICES, ModelSpec, choice
 
 from .conftest import TINY, refused, run
 
@@ -195,15 +191,6 @@ def test_resume_with_other_data_is_refused(write, tmp_path):
     refused(fit(data, "--learning-rate", "1e300", "--resume", out="m"), "data file has changed")
 
 
-def test_a_run_killed_before_its_first_word_can_be_resumed(write, tmp_path):
-    """SIGKILL while run.json is first written leaves a part of it, and the lock."""
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / ".run.json.partial").write_text('{"stat')
-    (tmp_path / "m" / ".lock").write_text("999999999")
-    assert fit(write(GOOD), "--resume", out="m").exit_code == 0
-    assert sorted(entry.name for entry in (tmp_path / "m").iterdir()) == ["regressor", "run.json"]
-
-
 def test_a_second_fit_is_refused_with_the_id_of_the_first(write, tmp_path):
     (tmp_path / "m").mkdir()
     with locked(tmp_path / "m"):
@@ -245,19 +232,6 @@ def test_an_interrupted_run_replaces_its_own_model_only(write, tmp_path, ctrl_c_
     assert tensors(out / "previous") == own != tensors(out / "regressor")
 
 
-def test_large_targets_are_scored(write, tmp_path):
-    rows = "".join(f"{i},{i % 5 + 1}e299\n" for i in range(10))
-    assert fit(write(f"x,y\n{rows}"), "--resume", out="m").exit_code == 0  # of nothing: it starts
-    result = run("predict", tmp_path / "m", tmp_path / "t.csv")
-    assert result.exit_code == 0 and "inf" not in result.stdout and "nan" not in result.stdout
-
-
-def test_a_row_held_out_beyond_all_reason(write):
-    data = write("x,y\n" + "".join(f"{i},{i % 3}\n" for i in range(12)) + "12,1e250\n")
-    seed = next(s for s in range(20) if 12 in np.random.default_rng(s).permutation(13)[:6])
-    refused(fit(data, "--seed", str(seed), "--holdout", "0.5"), "'y'", "standard deviations")
-
-
 def test_control_characters_of_names_do_not_reach_the_terminal(write, tmp_path):
     data = write(f"x,\x1b[2J[red]y{'z' * 500}\n1,2\n2,3\n3,5\n4,4\n")
     name = data.read_text().splitlines()[0].split(",")[1]
@@ -268,28 +242,6 @@ def test_control_characters_of_names_do_not_reach_the_terminal(write, tmp_path):
     assert "\x1b" not in result.output and "zzz..." in result.output
     described = run("info", tmp_path / "m").output
     assert "\x1b" not in described and "[red]" in described
-
-
-def test_a_field_of_the_specification_is_an_option(write, tmp_path, monkeypatch):
-    """A new choice reaches --help and the estimator without being spelled here."""
-
-    @dataclass(frozen=True)
-    class Spec(ModelSpec):
-        warp: str = choice("none", "How inputs are warped.")
-
-    @dataclass(eq=False, repr=False)
-    class Estimator(DeepKernelRegressor):
-        warp: str = "none"
-        hidden: int = 3
-
-    names = {each.name: each for each in model_options(Estimator, spec=Spec)}
-    option = names["warp"]
-    assert "hidden" not in names and (option.default, option.rich_help_panel) == (None, "Model")
-    assert option.help == "How inputs are warped. By default none."
-    usual = [each.name for each in model_options(DeepKernelRegressor)]
-    assert set(names) - set(usual) == {"warp"}
-    known = DeepKernelRegressor().get_params()
-    assert {*CHOICES, "depth", "width", "n_inducing"} - {"start"} <= set(usual) <= set(known)
 
 
 @pytest.mark.parametrize("target", ["kind", "y"])

@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
-
 from deepwishart.cli.directory import ModelDirectory
-from deepwishart.spec import PROCESSES
 
-from .conftest import TINY, refused, run
+from .conftest import refused, run
 
 
 def test_says_what_the_model_is(model):
@@ -22,15 +19,6 @@ def test_says_what_the_model_is(model):
     assert len(scales) == 6 and list(scales.values()) == sorted(scales.values())
     assert 0 < facts["likelihood"]["price"]["standard deviation"] < 30
     assert facts["holdout"]["rows"] == 6
-
-
-@pytest.mark.parametrize("process", [name for name in PROCESSES if name != "dwp"])
-def test_every_process(process, train_csv, tmp_path):
-    command = ["fit", train_csv, "--target", "price", "--out", tmp_path / "m", *TINY]
-    assert run(*command, "--max-iter", 3, "--process", process).exit_code == 0
-    result = run("info", tmp_path / "m")
-    assert result.exit_code == 0
-    assert f"process {process}" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_values_that_overflow(model, tmp_path, monkeypatch):

@@ -149,14 +149,6 @@ def test_generator_decides_the_draw(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_sample_has_no_gradient_and_rsample_has(family):
-    lower = torch.eye(4, dtype=torch.float64, requires_grad=True)
-    distribution = make(family, covariance_matrix=None, scale_tril=lower)
-    assert distribution.has_rsample
-    assert distribution.rsample().requires_grad and not distribution.sample().requires_grad
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 def test_density_gradcheck_in_the_scale_and_the_value(family):
     scale_tril = torch.linalg.cholesky(EYE + 0.3).requires_grad_()
     root = make(family).rsample_root(generator=torch.Generator().manual_seed(1)).requires_grad_()

@@ -127,9 +127,3 @@ def test_bartlett_draws_are_sums_of_outer_products(dimension, df, random_scale, 
 def test_df_without_a_distribution_is_refused(df, message, random_scale):
     with pytest.raises(ValueError, match=message):
         Wishart(df, covariance_matrix=random_scale(4))
-
-
-def test_batch_of_equal_singular_df(random_scale):
-    distribution = Wishart(torch.tensor([2, 2]), covariance_matrix=random_scale(4))
-    assert (distribution.rank, distribution.batch_shape) == (2, (2,))
-    assert distribution.rsample_root().shape == (2, 4, 2)

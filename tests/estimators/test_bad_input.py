@@ -201,12 +201,6 @@ def test_parameters_that_are_refused(name, value, message, make, data):
     assert name in str(refusal.value) or name == "random_state"
 
 
-def test_numpy_parameters(make, data):
-    """A grid search gives NumPy numbers."""
-    regressor = make(depth=np.int64(1), learning_rate=np.float32(0.05), warm_start=np.bool_(False))
-    assert regressor.fit(*data).predict(data[0]).shape == (60,)
-
-
 def test_a_failed_fit_leaves_no_old_model_behind(monkeypatch, make, data):
     """Units of new data and an old model do not go together."""
     regressor = make().fit(*data)

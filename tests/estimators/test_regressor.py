@@ -113,15 +113,6 @@ def test_several_target_columns(make, data):
         vector.log_prob(X, y[:3])
 
 
-def test_a_kernel_object_is_copied_not_trained(make, data):
-    kernel = dw.kernels.Matern52()
-    before = {name: value.clone() for name, value in kernel.state_dict().items()}
-    regressor = make(kernel=kernel, max_iter=20).fit(*data)
-    assert regressor.score(*data) > 0.8
-    for name, value in kernel.state_dict().items():
-        assert torch.equal(value, before[name])
-
-
 # ---- what fit leaves behind ---------------------------------------------------------------------
 
 

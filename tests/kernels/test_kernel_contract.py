@@ -49,13 +49,6 @@ def test_contract(name: str, dtype: torch.dtype) -> None:
     check_kernel(KERNELS[name], dtype=dtype)
 
 
-def test_the_check_leaves_the_kernel_alone() -> None:
-    kernel = SquaredExponential(dtype=torch.float32)
-    check_kernel(kernel, dtype=torch.float64)
-    assert kernel.log_height.dtype == torch.float32
-    assert kernel.log_height.grad is None
-
-
 class _Plain(Stationary):
     def profile(self, squared_distance: Tensor) -> Tensor:
         return (-0.5 * squared_distance).exp()

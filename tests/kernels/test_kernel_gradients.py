@@ -89,13 +89,3 @@ def test_fast_squared_exponential_equals_the_derived_one(
         ]
         for actual, expected in zip(*gradients, strict=True):
             torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
-
-
-def test_square_of_squared_exponential_never_exceeds_its_height() -> None:
-    points = 30.0 * torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
-    points = torch.cat([points, points])
-    kernel = SquaredExponential(height=1.7)
-    matrix = kernel.square(points)
-    assert bool((matrix <= kernel.height).all())
-    assert torch.equal(matrix.diagonal(), kernel.diagonal(points))
-    assert torch.equal(matrix, matrix.mT)

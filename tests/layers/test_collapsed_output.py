@@ -83,16 +83,6 @@ def test_moments_with_and_without_a_gradient_agree():
     torch.testing.assert_close(without, tuple(p.detach() for p in with_gradient), rtol=1e-9, atol=0)
 
 
-def test_the_summary_is_of_fixed_size():
-    layer, likelihood, inducing, rows, y = setting()
-    sample = layer.sample(inducing, Randomness(SAMPLES))
-    summaries = [sample.summarise(rows[:, :n], y[:n], likelihood) for n in (1, ROWS)]
-    for summary in summaries:
-        shapes = [tuple(part.shape) for part in summary]
-        assert shapes == [(3, 5, 5), (3, 5, 2), (3, 2), (2,), ()]
-    assert float(summaries[1][-1]) == ROWS
-
-
 def test_only_gaussian_noise_is_integrated():
     layer, likelihood, inducing, rows, y = setting()
     sample = layer.sample(inducing, Randomness(SAMPLES))

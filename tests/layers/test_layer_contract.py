@@ -91,21 +91,6 @@ def test_output_contract(name: str, dtype: torch.dtype) -> None:
     check_output_layer(layer, POINTS, Gaussian(layer.width), dtype=dtype)
 
 
-def test_the_check_leaves_the_layer_alone() -> None:
-    layer = wishart(2)
-    before = {name: value.clone() for name, value in layer.state_dict().items()}
-    check_layer(layer, POINTS, dtype=torch.float32)
-    for name, value in layer.state_dict().items():
-        assert value.dtype == torch.float64
-        assert torch.equal(value, before[name])
-    assert all(parameter.grad is None for parameter in layer.parameters())
-
-
-def test_inducing_points_need_two_dimensions() -> None:
-    with pytest.raises(ValueError, match=r"shape \(P, D\), got \(5,\)"):
-        check_layer(wishart(2), POINTS[:, 0])
-
-
 def altered(sample, ratio=None, inducing=None, **methods):
     """A sample that says something else of its ``log_ratio``, its ``inducing`` points, or where it
     has a method for it."""
@@ -349,8 +334,3 @@ def test_the_unbroken_relative_of_the_broken_output_layers_passes() -> None:
 def test_output_contract_notices(layer: GPOutputLayer, violation: str) -> None:
     with pytest.raises(AssertionError, match=violation):
         check_output_layer(layer, POINTS, Gaussian(3))
-
-
-def test_layer_and_likelihood_have_to_fit() -> None:
-    with pytest.raises(ValueError, match="The layer has 3 columns, but Gaussian needs 2"):
-        check_output_layer(GPOutputLayer(kernel(), TARGETS), POINTS, Gaussian(2))

@@ -211,24 +211,3 @@ def test_anchored_features_stay_when_the_scale_moves():
             draws.append((root @ root.mT).mean(0).detach())
         moved[kind] = float((draws[0] - draws[1]).norm() / draws[0].norm())
     assert moved[AnchoredLayer] < 0.5 * moved[WishartLayer]
-
-
-def test_a_deep_anchored_model_trains_and_predicts():
-    X = torch.linspace(-2, 2, 40, dtype=torch.float64)[:, None]
-    y = (3 * X).sin()
-    options = {"depth": 3, "width": 2, "num_inducing": 15, "output": "collapsed"}
-    model = dw.build("dwp", X, y, posterior="anchored", **options)
-    protocol = dw.training.Protocol.named("fast", 40).replace(max_iter=150, num_samples=4)
-    history = dw.training.train(model, X, y, protocol)
-    assert history.elbo[-1] > history.elbo[0] + 0.3 and history.elbo[-1] > -0.2
-    prediction = model.predict(X, 20, torch.Generator().manual_seed(0))
-    assert float((prediction.mean - y[:, 0]).abs().mean()) < 0.3
-
-
-@KINDS
-def test_a_failing_factorisation_names_the_layer(kind):
-    layer, inputs = layer_and_inputs(kind, 3, name="layer 2")
-    with torch.no_grad():
-        layer.kernel.log_height.fill_(float("nan"))
-    with pytest.raises(linalg.CholeskyError, match="layer 2"):
-        layer.sample(inputs, seeded(2))

@@ -134,15 +134,6 @@ def test_columns_may_differ_in_noise() -> None:
     check_likelihood(likelihood)
 
 
-def test_the_check_leaves_the_likelihood_and_the_global_generator_alone() -> None:
-    likelihood = Gaussian(2).float()
-    state = torch.random.get_rng_state()
-    check_likelihood(likelihood, dtype=torch.float64)
-    assert likelihood.log_noise.dtype == torch.float32
-    assert likelihood.log_noise.grad is None
-    assert torch.equal(state, torch.random.get_rng_state())
-
-
 def test_quadrature_is_the_closed_form_where_there_is_one() -> None:
     """The base class's two methods, for the one likelihood whose answers are known."""
     exact, y = Gaussian(2, noise=0.3), torch.tensor([[0.3, -1.0]], dtype=torch.float64)

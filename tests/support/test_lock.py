@@ -5,21 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from deepwishart._support.lock import LOCK, InUseError, locked
+from deepwishart._support.lock import LOCK, locked
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-
-
-def test_the_lock_is_held_and_given_back(tmp_path):
-    with locked(tmp_path):
-        assert (tmp_path / LOCK).read_text() == str(os.getpid())
-        with pytest.raises(InUseError, match=rf"id {os.getpid()}\b"), locked(tmp_path):
-            pass
-    assert list(tmp_path.iterdir()) == []
-    with locked(tmp_path):
-        pass
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from deepwishart.tables import Column, TableEncoder, TableError, open_table
+from deepwishart.tables import TableEncoder, TableError, open_table
 from deepwishart.tables.encoder import MAX_CATEGORIES
 
 
@@ -109,22 +109,6 @@ def test_the_number_of_calls_does_not_grow_with_the_columns(monkeypatch):
     assert count(200) == count(20) > 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"kind": "colour"}, {"kind": "number"}, {"name": 3}, {"fill": "c"}, {"parts": ["year"]}),
-        *({"categories": each} for each in ("ab", [1], [])),
-        {"kind": "date", "categories": [], "fill": None, "parts": ["century"]},
-        {"kind": "date", "categories": [], "fill": None, "parts": ["year"], "origin": "1970"},
-    ],
-)
-def test_what_describes_no_column(change):
-    good = Column("s", "category", ("a", "b"), "a").to_dict()
-    assert Column.from_dict(good).fill == "a"
-    with pytest.raises(TableError, match="does not describe a column"):
-        Column.from_dict({**good, **change})
-
-
 # ---- everything that is wrong, at once -----------------------------------------------------------
 
 
@@ -164,15 +148,3 @@ def test_all_faults_of_another_table_are_named():
     assert "'s' has 2 categories" in unseen
     assert "'c' (first in row 8), 'd' (first in row 9)" in unseen
     assert "Did you mean 'u'?" in other
-
-
-def test_unseen_categories_by_choice():
-    encoder = TableEncoder.fit(pl.DataFrame({"s": ["a", "b"], "t": ["u", "Other"]}))
-    table = pl.DataFrame({"s": ["c", "b"], "t": ["new", "u"]})
-    assert encoder.encode(table, unseen="other").rows() == [(0, 0, 1, 0), (0, 1, 0, 1)]
-    assert {k: v.to_list() for k, v in encoder.unseen(table).items()} == {
-        "s": [True, False],
-        "t": [True, False],
-    }
-    with pytest.raises(TableError, match="Did you mean 'other'"):
-        encoder.encode(table, unseen="othr")

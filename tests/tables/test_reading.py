@@ -10,10 +10,8 @@ import pytest
 
 from deepwishart.tables import (
     Dialect,
-    TableEncoder,
     TableError,
     open_table,
-    read_targets,
 )
 from deepwishart.tables.dialect import find_dialect
 
@@ -125,14 +123,6 @@ def test_a_pipe_exists(tmp_path):
     os.mkfifo(tmp_path / "t.csv")
     with pytest.raises(TableError, match="is a pipe or a device"):
         read_table(tmp_path / "t.csv")
-
-
-def test_brackets_in_names_are_no_patterns(tmp_path):
-    (tmp_path / "t[1].csv").write_text("x\n1\n")
-    assert read_table(tmp_path / "t[1].csv").rows() == [("1",)]
-    table = pl.DataFrame({"^x.*$": [1.0, 2.0], "xx": ["a", "b"]})
-    assert TableEncoder.fit(table).encode(table).columns == ["^x.*$", "xx=a", "xx=b"]
-    assert read_targets(table, ["^x.*$"]).ravel().tolist() == [1.0, 2.0]
 
 
 def test_a_panic_of_a_thread_is_not_missed(capfd):

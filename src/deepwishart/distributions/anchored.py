@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart.distributions.bartlett import standard_gamma, standard_normal
 from deepwishart.distributions.gram import Constraints, GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.anchored import Anchor, anchor
 from deepwishart.numerics.mixing import log_scale_volume
 from deepwishart.numerics.wishart import log_density_of_factor
+from deepwishart.random import standard_gamma, standard_normal
 
 
 class AnchoredWishart(GramDistribution):

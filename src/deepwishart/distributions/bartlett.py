@@ -6,16 +6,12 @@ dense, is in :mod:`deepwishart.numerics.wishart`.
 
 from __future__ import annotations
 
-import threading
-
 import torch
 from torch import Tensor
 
-from deepwishart._support.arguments import check_generator
 from deepwishart.numerics import linalg
 from deepwishart.numerics.wishart import bartlett_factor
-
-_default_generator = threading.Lock()
+from deepwishart.random import factor_noise
 
 
 def rank_of(df: float | Tensor, dimension: int) -> int:
@@ -47,61 +43,6 @@ def concentrations(df: float | Tensor, rank: int, like: Tensor) -> Tensor:
     if isinstance(df, Tensor):
         df = df.unsqueeze(-1)
     return 0.5 * (df - steps)
-
-
-def standard_normal(
-    shape: torch.Size,
-    dtype: torch.dtype,
-    device: torch.device | str,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Standard normal noise, drawn on the generator's device, so that a CPU generator serves any
-    model."""
-    check_generator(generator)
-    source = device if generator is None else generator.device
-    return torch.randn(shape, generator=generator, dtype=dtype, device=source).to(device)
-
-
-def standard_gamma(concentration: Tensor, generator: torch.Generator | None) -> Tensor:
-    r"""Draws of :math:`\text{Gamma}(\alpha, 1)`, away from zero, with their implicit gradient in
-    :math:`\alpha` (Figurnov et al. 2018).
-
-    PyTorch's own draw takes no generator, so its default one is in the state of ours meanwhile.
-    """
-    check_generator(generator)
-    if generator is None:
-        return _positive_gamma(concentration)
-    index = generator.device.index or 0
-    cpu = generator.device.type == "cpu"
-    default = torch.default_generator if cpu else torch.cuda.default_generators[index]
-    with _default_generator:
-        before = default.get_state()
-        try:
-            default.set_state(generator.get_state())
-            gamma = _positive_gamma(concentration.to(generator.device))
-            generator.set_state(default.get_state())
-        finally:
-            default.set_state(before)
-    return gamma.to(concentration.device)
-
-
-def _positive_gamma(concentration: Tensor) -> Tensor:
-    law = torch.distributions.Gamma(concentration, 1.0, validate_args=False)
-    return law.rsample().clamp_min(torch.finfo(concentration.dtype).tiny)
-
-
-def factor_noise(
-    batch_shape: torch.Size, num_rows: int, concentration: Tensor, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    r"""The randomness of a Bartlett factor: :math:`\gamma_j \sim \text{Gamma}(\alpha_j, 1)`,
-    ``(*batch_shape, m)``, with its implicit gradient, and standard normal :math:`\epsilon`,
-    ``(*batch_shape, P, m)``, in single precision, which is several times faster and plenty for
-    Monte Carlo noise."""
-    rank = concentration.shape[-1]
-    gamma = standard_gamma(concentration.expand(*batch_shape, rank), generator)
-    shape = torch.Size([*batch_shape, num_rows, rank])
-    normal = standard_normal(shape, torch.float32, concentration.device, generator)
-    return gamma, normal.to(concentration.dtype)
 
 
 def sample_factor(

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart.distributions.bartlett import factor_noise
 from deepwishart.distributions.gram import Constraints, GramDistribution
 from deepwishart.numerics import linalg
 from deepwishart.numerics.mixing import log_mixing_volume, log_scale_volume, unmix
 from deepwishart.numerics.wishart import log_density_of_factor, scored_root
+from deepwishart.random import factor_noise
 
 
 class GeneralisedSingularWishart(GramDistribution):

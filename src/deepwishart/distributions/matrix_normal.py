@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.distributions import constraints
 from torch.types import _size
 
-from deepwishart.distributions.bartlett import standard_normal
 from deepwishart.distributions.gram import Constraints, SeededDistribution
 from deepwishart.numerics import linalg
+from deepwishart.random import standard_normal
 
 
 class MatrixNormal(SeededDistribution):

@@ -4,12 +4,16 @@ from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.combinators import Combination, Product, Scale, Sum
 from deepwishart.kernels.dot_product import DotProduct, Linear
-from deepwishart.kernels.matern import Matern12, Matern32, Matern52
 from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Points, Rows
-from deepwishart.kernels.rational_quadratic import RationalQuadratic
 from deepwishart.kernels.registry import make, names
-from deepwishart.kernels.squared_exponential import SquaredExponential
-from deepwishart.kernels.stationary import Stationary
+from deepwishart.kernels.stationary import (
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+)
 
 __all__ = [
     "ArcCosine",

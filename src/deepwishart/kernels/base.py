@@ -129,14 +129,6 @@ class Kernel(nn.Module, ABC):
         self._require_gram_form()
         return points
 
-    def _checked(self, features: Tensor) -> Tensor:
-        if self.num_features is not None and features.shape[-1] != self.num_features:
-            raise ValueError(
-                f"{type(self).__name__} was built with num_features={self.num_features}, but was "
-                f"given features of shape {tuple(features.shape)}, whose last dimension differs."
-            )
-        return features
-
     def _require_gram_form(self) -> None:
         if self.needs_features:
             raise ValueError(

@@ -96,4 +96,11 @@ class Linear(DotProduct):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD, :math:`F_{i\lambda} / \ell_\lambda`; else the features as they are."""
-        return self._checked(features) / self.lengthscale if self.needs_features else features
+        if self.log_lengthscale is None:
+            return features
+        if features.shape[-1] != self.num_features:
+            raise ValueError(
+                f"Linear was built with num_features={self.num_features}, but was given features "
+                f"of shape {tuple(features.shape)}, whose last dimension differs."
+            )
+        return features / self.lengthscale

@@ -10,10 +10,14 @@ from deepwishart._support.arguments import check_choice, shown
 from deepwishart.kernels.arc_cosine import ArcCosine
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.dot_product import Linear
-from deepwishart.kernels.matern import Matern12, Matern32, Matern52
-from deepwishart.kernels.rational_quadratic import RationalQuadratic
-from deepwishart.kernels.squared_exponential import SquaredExponential
-from deepwishart.kernels.stationary import Stationary
+from deepwishart.kernels.stationary import (
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+)
 
 _STATIONARY: dict[str, type[Stationary]] = {
     "squared_exponential": SquaredExponential,

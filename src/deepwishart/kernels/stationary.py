@@ -1,7 +1,9 @@
-r"""Kernels that depend on the points through their distance alone."""
+r"""Kernels that depend on the points through their distance alone: what they share, and each of
+them. Up to scale, the profile of a Matern kernel is the slope of the next smoother one."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import torch
@@ -10,8 +12,9 @@ from torch import Tensor, nn
 from deepwishart._support.arguments import whole_number
 from deepwishart._support.parameters import log_parameter
 from deepwishart.kernels.base import Kernel
+from deepwishart.kernels.elementary import safe_sqrt, with_slope
 from deepwishart.kernels.points import Inducing, Points, Rows, inner_products
-from deepwishart.numerics.gaussian import Cross
+from deepwishart.numerics.gaussian import Cross, GaussianKernel, gaussian_square
 
 
 class Stationary(Kernel):
@@ -83,10 +86,15 @@ class Stationary(Kernel):
         """The lengthscale of the features, a scalar, or (D,) with ARD."""
         return self.log_lengthscale.exp()
 
+    @property
+    def isotropic(self) -> bool:
+        """Whether one lengthscale serves all columns."""
+        return self.num_features is None and self.num_inputs is None
+
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""
         distance = squared_distance(g_xx, g_xy, g_yy)
-        if not self.needs_features:
+        if self.isotropic:
             distance = distance / self.lengthscale.square()
         return self.height * self.profile(distance)
 
@@ -95,15 +103,19 @@ class Stationary(Kernel):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD or inputs, columns divided by their lengthscales; else features as they are."""
-        if self.log_input_lengthscale is None:
-            return self._checked(features) / self.lengthscale if self.needs_features else features
-        alone = features.shape[-1] - len(self.log_input_lengthscale)
-        if alone < 1:
+        if self.isotropic:
+            return features
+        columns, inputs = features.shape[-1], self.num_inputs or 0
+        if columns <= inputs or self.num_features not in (None, columns):
             raise ValueError(
-                f"{type(self).__name__} was built with num_inputs={self.num_inputs}, but was given "
-                f"points of shape {tuple(features.shape)}: features come first, inputs after them."
+                f"{type(self).__name__} was built with num_features={self.num_features}, "
+                f"num_inputs={self.num_inputs}, but was given points of shape "
+                f"{tuple(features.shape)}, whose last dimension differs: features come first, "
+                "inputs after them."
             )
-        logarithms = [self.log_lengthscale.expand(alone), self.log_input_lengthscale]
+        if self.log_input_lengthscale is None:
+            return features / self.lengthscale
+        logarithms = [self.log_lengthscale.expand(columns - inputs), self.log_input_lengthscale]
         return features / torch.cat(logarithms).exp()
 
     def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
@@ -124,8 +136,150 @@ class Stationary(Kernel):
 
     def diagonal(self, points: Points, *, variance: float = 1.0) -> Tensor:
         if isinstance(points, Tensor):
-            return (self.height * variance).expand(self._checked(points).shape[:-1])
+            return (self.height * variance).expand(points.shape[:-1])
         return super().diagonal(points, variance=variance)
+
+
+class SquaredExponential(Stationary):
+    r"""The kernel :math:`k(x, y) = h \exp(-R/2)`.
+
+    :math:`R = \sum_\lambda (x_\lambda - y_\lambda)^2/\ell_\lambda^2` is the squared distance.
+
+    The arguments are those of :class:`Stationary`.
+
+    >>> kernel = SquaredExponential(height=2.0)
+    >>> kernel.cross(torch.tensor([[0.0]]), torch.tensor([[0.0], [2.0]])).form().tolist()[0]
+    [2.0, 0.27067...]
+
+    Matrices of features are made in one operation each, without the steps of the base class, and
+    blocks between two sets of them not before they are needed. That includes inputs beside the
+    features: the product of two such correlations is one, of the summed distance.
+    """
+
+    def profile(self, squared_distance: Tensor) -> Tensor:
+        r"""The correlation :math:`\exp(-R/2)`."""
+        return (-0.5 * squared_distance).exp()
+
+    def cross(self, first: Inducing, second: Rows, *, variance: float = 1.0) -> Cross:
+        if not (isinstance(first, Tensor) and isinstance(second, Tensor)):
+            return super().cross(first, second, variance=variance)
+        left, right = self.prepare(first), self.prepare(second)
+        return GaussianKernel(left, right, *self._log_scales(variance))
+
+    def square(self, points: Points, *, jitter: float = 0.0, variance: float = 1.0) -> Tensor:
+        if not isinstance(points, Tensor):
+            return super().square(points, jitter=jitter, variance=variance)
+        return gaussian_square(self.prepare(points), *self._log_scales(variance), jitter=jitter)
+
+    def _log_scales(self, variance: float) -> tuple[Tensor, Tensor]:
+        """Logarithms of the height, ``variance`` included, and of what is left to divide by after
+        :meth:`prepare`."""
+        height = self.log_height if variance == 1.0 else self.log_height + math.log(variance)
+        return height, self.log_lengthscale if self.isotropic else torch.zeros_like(height)
+
+
+class Matern12(Stationary):
+    r"""The exponential kernel :math:`k(x, y) = h e^{-a}`, :math:`a = \sqrt R`.
+
+    It has a cusp where points coincide; the gradient there is taken to be 0. :math:`R` and the
+    arguments are those of :class:`Stationary`.
+
+    >>> round(Matern12().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.3679
+    """
+
+    @staticmethod
+    def profile(squared_distance: Tensor) -> Tensor:
+        r"""The function :math:`\rho_{1/2}(R) = \exp(-\sqrt R)`."""
+        return (-safe_sqrt(squared_distance)).exp()
+
+
+class Matern32(Stationary):
+    r"""The kernel :math:`k(x, y) = h (1 + a) e^{-a}`, :math:`a = \sqrt{3R}`.
+
+    :math:`R` and the arguments are those of :class:`Stationary`.
+
+    >>> round(Matern32().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.4834
+    """
+
+    @staticmethod
+    def profile(squared_distance: Tensor) -> Tensor:
+        r"""The slope :math:`\rho_{3/2}'(R) = -\tfrac32 e^{-a} = -\tfrac32 \rho_{1/2}(3R)` is
+        finite; the chain rule through :math:`\sqrt{3R}` finds 0 times infinity at :math:`R = 0`."""
+
+        def value(R: Tensor) -> Tensor:
+            a = (3.0 * R).sqrt()
+            return (1.0 + a) * (-a).exp()
+
+        def times_slope(gradient: Tensor, R: Tensor) -> Tensor:
+            return -1.5 * gradient * Matern12.profile(3.0 * R)
+
+        return with_slope(value, times_slope, squared_distance)
+
+
+class Matern52(Stationary):
+    r"""The kernel :math:`k(x, y) = h (1 + a + a^2/3) e^{-a}`, :math:`a = \sqrt{5R}`.
+
+    :math:`R` and the arguments are those of :class:`Stationary`.
+
+    >>> round(Matern52().cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.524
+    """
+
+    @staticmethod
+    def profile(squared_distance: Tensor) -> Tensor:
+        r"""The slope is :math:`\rho_{5/2}'(R) = -\tfrac56 (1 + a) e^{-a} = -\tfrac56
+        \rho_{3/2}(5R/3)`, without the cancellation of the chain rule through :math:`\sqrt{5R}`."""
+
+        def value(R: Tensor) -> Tensor:
+            a = (5.0 * R).sqrt()
+            return (1.0 + a + a.square() / 3.0) * (-a).exp()
+
+        def times_slope(gradient: Tensor, R: Tensor) -> Tensor:
+            return (-5.0 / 6.0) * gradient * Matern32.profile(R * (5.0 / 3.0))
+
+        return with_slope(value, times_slope, squared_distance)
+
+
+class RationalQuadratic(Stationary):
+    r"""The kernel :math:`k(x, y) = h \left(1 + \frac{R}{2\alpha}\right)^{-\alpha}`.
+
+    :math:`R = \sum_\lambda (x_\lambda - y_\lambda)^2/\ell_\lambda^2` is the squared distance.
+    A mixture of squared exponentials over lengthscales, it becomes a single one as
+    :math:`\alpha \to \infty`.
+
+    Args:
+        alpha: initial :math:`\alpha`; small values mix widely different lengthscales.
+        height, lengthscale, num_features, num_inputs, dtype: as in :class:`Stationary`.
+
+    >>> kernel = RationalQuadratic(alpha=1.0)
+    >>> round(kernel.cross(torch.zeros(1, 1), torch.ones(1, 1)).item(), 4)
+    0.6667
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        height: float = 1.0,
+        lengthscale: float = 1.0,
+        num_features: int | None = None,
+        *,
+        num_inputs: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(height, lengthscale, num_features, num_inputs=num_inputs, dtype=dtype)
+        self.log_alpha = log_parameter("alpha", alpha, dtype=dtype)
+
+    @property
+    def alpha(self) -> Tensor:
+        """The exponent, a scalar."""
+        return self.log_alpha.exp()
+
+    def profile(self, squared_distance: Tensor) -> Tensor:
+        r"""The correlation :math:`(1 + R/(2\alpha))^{-\alpha}`."""
+        # log1p keeps the digits of small distances when alpha is large.
+        return (-self.alpha * torch.log1p(squared_distance / (2.0 * self.alpha))).exp()
 
 
 def squared_distance(g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:

@@ -1,16 +1,24 @@
 """Layers: each draws itself at the inducing points, scored, and then at rows."""
 
-from deepwishart.layers.anchored import AnchoredLayer
-from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
+from deepwishart.layers.base import (
+    GaussianSample,
+    GramInducing,
+    GramRows,
+    Inducing,
+    Layer,
+    LayerSample,
+    OutputLayer,
+    OutputSample,
+    Rows,
+)
 from deepwishart.layers.collapsed_output import CollapsedOutputLayer
 from deepwishart.layers.doubly_stochastic import DoublyStochasticLayer, DoublyStochasticOutputLayer
-from deepwishart.layers.gaussian import ConditionalSample, GaussianSample
+from deepwishart.layers.gaussian import ConditionalSample
 from deepwishart.layers.global_inducing import GlobalInducingLayer
 from deepwishart.layers.inducing_output import GPOutputLayer
 from deepwishart.layers.inverse_wishart import InverseWishartLayer
-from deepwishart.layers.output import OutputLayer, OutputSample
 from deepwishart.layers.stacked_output import StackedOutputLayer
-from deepwishart.layers.wishart import BartlettLayer, WishartLayer
+from deepwishart.layers.wishart import AnchoredLayer, BartlettLayer, WishartLayer
 from deepwishart.numerics.rows import Conditional
 
 __all__ = [

@@ -4,38 +4,65 @@ A layer receives the previous layer's latent variable at the inducing points and
 itself: an object that knows its own value there, :math:`\log p - \log q`, and how rows follow from
 it. Nothing is kept on the layer. A latent variable is either features :math:`F` (with Gram matrix
 :math:`G = F F^\top`), or a Gram matrix itself.
+
+The last layer's sample sums up rows and their targets. The ELBO's data term is a function of these
+sums (a ``Summary``), so rows can be visited in chunks, by several processes, in any order.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels.base import Kernel
 from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
+from deepwishart.likelihoods import Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import Cross, formed
 from deepwishart.random import Randomness, RowRandomness
 
 __all__ = [
+    "BOUNDS",
+    "GaussianSample",
     "GramInducing",
     "GramRows",
     "Inducing",
+    "JointMoments",
+    "KernelOutputLayer",
     "KernelPart",
     "Layer",
     "LayerSample",
     "NamedPart",
+    "OutputLayer",
+    "OutputSample",
     "Rows",
+    "Summary",
+    "add_summaries",
 ]
+
+BOUNDS = ("titsias2009", "tight")
+Summary = tuple[Tensor, ...]
+
+
+def add_summaries(summaries: Iterable[Summary]) -> Summary:
+    """The summary of all rows, from those of disjoint parts of them.
+
+    >>> add_summaries([(torch.ones(2),), (torch.ones(2),)])
+    (tensor([2., 2.]),)
+    """
+    return tuple(torch.stack(parts).sum(0) for parts in zip(*summaries, strict=True))
 
 
 class LayerSample(ABC):
     """Posterior samples of a layer at the inducing points.
 
-    >>> import torch
     >>> from deepwishart.kernels import SquaredExponential
     >>> from deepwishart.layers import GlobalInducingLayer
     >>> points = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None]
@@ -62,6 +89,103 @@ class LayerSample(ABC):
             rows: the rows as the previous layer sampled them.
             random: their randomness.
             joint: sample rows with their full covariance, instead of one by one.
+        """
+
+
+class JointMoments(NamedTuple):
+    """Mean ``(..., N, D)`` and covariance over rows for each column, ``(..., D, N, N)``, or
+    ``(..., 1, N, N)`` where all columns share it; with the prior's covariance ``(..., N, N)``,
+    whose size says how exact the other is."""
+
+    mean: Tensor
+    covariance: Tensor
+    prior: Tensor
+
+
+@dataclass(eq=False)
+class GaussianSample(LayerSample):
+    """Samples of a layer whose rows are Gaussian, given the layer below at the inducing points
+    (``inputs``); a subclass says with which moments."""
+
+    layer: NamedPart
+    inputs: Inducing
+    log_ratio: Tensor
+
+    @property
+    def inducing(self) -> Inducing:
+        raise TypeError(f"{self.layer.name} is the last: its inducing points were integrated out.")
+
+    @abstractmethod
+    def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Mean ``(..., N, D)`` and variance ``(..., N, 1)`` or ``(..., N, D)`` of each row."""
+
+    @abstractmethod
+    def unexplained(self, rows: Rows) -> Tensor:
+        r"""What inducing points leave of each row's prior variance,
+        :math:`\Sigma_{tt} - |L^{-1} \Sigma_{it}|^2`, ``(..., N, 1)`` or ``(..., N, D)``."""
+
+    @abstractmethod
+    def joint_moments(self, rows: Rows) -> JointMoments:
+        """Moments of all rows together."""
+
+    def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
+        if joint:
+            return self._joint_rows(rows, random)
+        mean, variance = self.moments(rows)
+        return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
+
+    def _joint_rows(self, rows: Rows, random: RowRandomness) -> Tensor:
+        mean, covariance, prior = self.joint_moments(rows)
+        root = linalg.cholesky(
+            covariance,
+            jitter=self.layer.jitter,
+            relative_to=prior.unsqueeze(-3),
+            what=f"the conditional covariance of {self.layer.name}",
+        )
+        epsilon = random.normal(*mean.shape[-2:])
+        return mean + (root @ epsilon.mT.unsqueeze(-1)).squeeze(-1).mT
+
+
+class OutputSample(ABC):
+    """Samples of the output layer at the inducing points, as far as they are sampled at all.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import GPOutputLayer
+    >>> from deepwishart.likelihoods import Gaussian
+    >>> x, likelihood = torch.linspace(-1, 1, 5, dtype=torch.float64)[:, None], Gaussian()
+    >>> sample = GPOutputLayer(SquaredExponential(), x.sin()).sample(x, Randomness(10))
+    >>> parts = [sample.summarise(part, part.sin(), likelihood) for part in x.split(2)]
+    >>> sample.data_term(add_summaries(parts), likelihood).shape
+    torch.Size([])
+    >>> sample.predictor(None, likelihood).moments(x)[0].shape
+    torch.Size([5, 1])
+    """
+
+    #: :math:`\mathbb E_Q \log p(u)/q(u)`, where it is not part of :meth:`data_term`.
+    log_ratio: Tensor
+
+    @abstractmethod
+    def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
+        """Sums over rows, which add up over disjoint parts of the data.
+
+        Args:
+            rows: the last hidden layer at some rows.
+            targets: their targets ``(N, D)``.
+            likelihood: the model's.
+        """
+
+    @abstractmethod
+    def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
+        r""":math:`\mathbb E_Q \log p(y \mid f)`, or a bound that integrates :math:`f`, from the
+        sums over all rows; ``(S,)``."""
+
+    @abstractmethod
+    def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
+        """The posterior of the latent function at any row.
+
+        Args:
+            summary: of all training rows; ``None`` where :attr:`OutputLayer.needs_rows` is false.
+            likelihood: the model's.
         """
 
 
@@ -127,7 +251,6 @@ class Layer(KernelPart, ABC):
         name: what error messages call the layer.
         jitter: relative jitter on kernel matrices.
 
-    >>> import torch
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
     >>> model = dw.build("dwp", X, X.sin(), depth=3, width=2, num_inducing=5)
@@ -179,3 +302,73 @@ class Layer(KernelPart, ABC):
         Returns:
             This layer's starting values, for the next layer.
         """
+
+
+class OutputLayer(NamedPart, ABC):
+    """The last layer: Gaussian processes given the layer below.
+
+    Check one of your own with :func:`deepwishart.testing.check_output_layer`.
+
+    >>> from deepwishart.kernels import SquaredExponential
+    >>> from deepwishart.layers import CollapsedOutputLayer, GPOutputLayer
+    >>> GPOutputLayer(SquaredExponential(), torch.zeros(5, 1)).needs_rows
+    False
+    >>> CollapsedOutputLayer(SquaredExponential(), width=1).needs_rows
+    True
+    """
+
+    #: Whether the bound and predictions need all training rows at once.
+    needs_rows = False
+
+    @property
+    @abstractmethod
+    def priors(self) -> Sequence[KernelPart]:
+        """The priors of the columns, in order: one, or one for each group of them."""
+
+    @abstractmethod
+    def start_from(self, inducing: Inducing, latents: Tensor, precision: float) -> None:
+        """Start close to ``latents`` ``(P, D)`` at the inducing points, as if these had been
+        observed with this precision.
+
+        Args:
+            inducing: the starting values of the layer below.
+            latents: what the latent functions are to be.
+            precision: of them.
+        """
+
+    @abstractmethod
+    def sample(
+        self, inducing: Inducing, random: Randomness, *, integrate: bool = True
+    ) -> OutputSample:
+        """Samples of this layer at the inducing points, as :meth:`Layer.sample` makes them of a
+        hidden layer; ``integrate=False`` is for layers that have inducing variables to draw."""
+
+
+class KernelOutputLayer(KernelPart, OutputLayer):
+    """An output layer with one kernel for all columns.
+
+    Args:
+        kernel: kernel applied to the previous layer.
+        width: number of columns.
+        bound: ``"titsias2009"``, linear in what inducing points leave unexplained, or ``"tight"``
+            (:mod:`deepwishart.layers.collapsed_output`,
+            :class:`~deepwishart.layers.gaussian.InducingOutputSample`).
+        name: how errors call this layer.
+        jitter: relative jitter on kernel matrices.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        width: int,
+        *,
+        bound: str = "titsias2009",
+        name: str = "the output layer",
+        jitter: float = 1e-6,
+    ) -> None:
+        super().__init__(kernel, width, variance=1.0, name=name, jitter=jitter)
+        self.tight = bound == "tight"
+
+    @property
+    def priors(self) -> Sequence[KernelPart]:
+        return [self]

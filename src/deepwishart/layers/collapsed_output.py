@@ -36,9 +36,16 @@ from torch import Tensor, nn
 
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing, Rows
-from deepwishart.layers.gaussian import GaussianSample, JointMoments, KernelSample
-from deepwishart.layers.output import KernelOutputLayer, OutputSample, Summary
+from deepwishart.layers.base import (
+    GaussianSample,
+    Inducing,
+    JointMoments,
+    KernelOutputLayer,
+    OutputSample,
+    Rows,
+    Summary,
+)
+from deepwishart.layers.gaussian import KernelSample
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.collapsed import explained, row_sums
@@ -75,7 +82,7 @@ class CollapsedOutputLayer(KernelOutputLayer):
         inducing_inputs: inducing points of its own, ``(P, D_in)``, to start from (``dsvi``);
             ``None`` for those of the layer below.
         **options: ``bound``, ``name`` and ``jitter`` of
-            :class:`~deepwishart.layers.output.KernelOutputLayer`.
+            :class:`~deepwishart.layers.base.KernelOutputLayer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> layer = CollapsedOutputLayer(SquaredExponential(dtype=torch.float64), width=1)

@@ -19,9 +19,15 @@ from torch import Tensor, nn
 
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing, KernelPart, Layer, Rows
-from deepwishart.layers.gaussian import JointMoments, KernelSample
-from deepwishart.layers.output import InducingOutputSample, KernelOutputLayer
+from deepwishart.layers.base import (
+    Inducing,
+    JointMoments,
+    KernelOutputLayer,
+    KernelPart,
+    Layer,
+    Rows,
+)
+from deepwishart.layers.gaussian import InducingOutputSample, KernelSample
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
@@ -200,7 +206,7 @@ class DoublyStochasticOutputLayer(KernelOutputLayer):
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
         **options: ``bound``, ``name`` and ``jitter`` of
-            :class:`~deepwishart.layers.output.KernelOutputLayer`.
+            :class:`~deepwishart.layers.base.KernelOutputLayer`.
 
     >>> from deepwishart.kernels import SquaredExponential
     >>> x = torch.linspace(-1, 1, 5)[:, None]

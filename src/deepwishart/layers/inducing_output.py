@@ -7,10 +7,13 @@ from typing import Any
 from torch import Tensor
 
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing
-from deepwishart.layers.gaussian import ConditionalSample, ProjectedSample
-from deepwishart.layers.global_inducing import PseudoObservations
-from deepwishart.layers.output import InducingOutputSample, KernelOutputLayer
+from deepwishart.layers.base import Inducing, KernelOutputLayer
+from deepwishart.layers.gaussian import (
+    ConditionalSample,
+    InducingOutputSample,
+    ProjectedSample,
+    PseudoObservations,
+)
 from deepwishart.random import Randomness
 
 __all__ = ["GPOutputLayer"]
@@ -36,7 +39,7 @@ class GPOutputLayer(KernelOutputLayer):
         pseudo_targets: initial :math:`v`, one column for each of the likelihood's latent functions.
         precision: initial precision of the pseudo-targets.
         **options: ``bound``, ``name`` and ``jitter`` of
-            :class:`~deepwishart.layers.output.KernelOutputLayer`. A tight bound factorises
+            :class:`~deepwishart.layers.base.KernelOutputLayer`. A tight bound factorises
             :math:`K_{ii}` after all; jitter is used only where that is factorised, and where rows
             are sampled jointly or :math:`u` is drawn.
 

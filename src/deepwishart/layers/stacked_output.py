@@ -11,9 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import Inducing, KernelPart, Rows
-from deepwishart.layers.gaussian import GaussianSample, JointMoments
-from deepwishart.layers.output import InducingOutputSample, OutputLayer
+from deepwishart.layers.base import (
+    GaussianSample,
+    Inducing,
+    JointMoments,
+    KernelPart,
+    OutputLayer,
+    Rows,
+)
+from deepwishart.layers.gaussian import InducingOutputSample
 from deepwishart.random import Randomness
 
 __all__ = ["StackedOutputLayer"]

@@ -1,9 +1,8 @@
 """Observation models."""
 
-from deepwishart.likelihoods.base import Likelihood, Mixture
+from deepwishart.likelihoods.base import Gaussian, Likelihood, Mixture
 from deepwishart.likelihoods.classes import Bernoulli, Categorical, ClassLikelihood
 from deepwishart.likelihoods.counts import CountLikelihood, Counts, NegativeBinomial, Poisson
-from deepwishart.likelihoods.gaussian import Gaussian
 from deepwishart.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
 from deepwishart.likelihoods.student_t import StudentT
 

@@ -58,6 +58,7 @@ anchored_draw_forward(const Tensor& scale, const Tensor& gamma, const Tensor& co
   Tensor root = like(epsilon), factor = at::zeros_like(epsilon),
          solved = like(epsilon), W = like(epsilon), Z = like(epsilon),
          missing = like(epsilon), log_ratio = like(epsilon, {epsilon.size(0)});
+  const double constant = diagonal.constant<double>();
   for_each_sample(epsilon, [&](double, int64_t s) {
     const int64_t own = scale_of(s, scale);
     const double *e = from<double>(epsilon, s), *G = from<double>(covariance, own);
@@ -65,7 +66,7 @@ anchored_draw_forward(const Tensor& scale, const Tensor& gamma, const Tensor& co
     double *A = into<double>(factor, s), *F = into<double>(root, s), *w = into<double>(W, s);
     double *z = into<double>(Z, s), *q = into<double>(missing, s);
     Scratch<double> scratch(narrow);
-    double *pulled = scratch.data(), total = diagonal.constant<double>() + diagonal.fill(s, A);
+    double *pulled = scratch.data(), total = constant + diagonal.fill(s, A);
     for (int64_t i = 0; i < size; ++i)
       for (int64_t j = 0; j < rank; ++j)
         q[i * rank + j] = v[i * rank + j] - L[i * size + j] * A[j * rank + j];

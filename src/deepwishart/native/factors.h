@@ -210,13 +210,6 @@ void halve_and_mirror(T* __restrict matrix, int64_t size) {
   }
 }
 
-// The upper right block, from the lower left one.
-template <typename T>
-void mirror_corner(T* __restrict matrix, int64_t half, int64_t size) {
-  for (int64_t i = half; i < size; ++i)
-    for (int64_t j = 0; j < half; ++j) matrix[j * size + i] = matrix[i * size + j];
-}
-
 // L^-T S L^-1 for symmetric S: lower blocks, then mirrored.
 template <typename T>
 void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t size) {
@@ -235,7 +228,7 @@ void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t 
           out + left, size);
   gemm<T>(true, false, rest, rest, rest, 1, inverse + corner, size, scratch + corner, size, 0,
           out + corner, size);
-  mirror_corner(out, half, size);
+  mirror(out, size);
 }
 
 // X S X^T for lower-triangular X and symmetric S: upper blocks, then mirrored.

@@ -3,64 +3,48 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace {
 
-// exp(x) for x far below overflow: 2^k * exp(r), |r| <= log(2)/2, by a Taylor polynomial. Branch-free
-// so that the compiler vectorises it; below one unit in the last place of error beyond rounding.
-inline double fast_exp(double x) {
-  constexpr double shifter = 0x1.8p52;
-  const double bounded = x < -708.0 ? -708.0 : x;
-  const double shifted = bounded * 1.4426950408889634074 + shifter;
-  const double k = shifted - shifter;
-  double r = bounded - k * 0x1.62e42fefa0000p-1;
-  r -= k * 0x1.cf79abc9e3b3ap-40;
-  double p = 1.0 / 6227020800.0;
-  p = p * r + 1.0 / 479001600.0;
-  p = p * r + 1.0 / 39916800.0;
-  p = p * r + 1.0 / 3628800.0;
-  p = p * r + 1.0 / 362880.0;
-  p = p * r + 1.0 / 40320.0;
-  p = p * r + 1.0 / 5040.0;
-  p = p * r + 1.0 / 720.0;
-  p = p * r + 1.0 / 120.0;
-  p = p * r + 1.0 / 24.0;
-  p = p * r + 1.0 / 6.0;
-  p = p * r + 0.5;
-  p = p * r + 1.0;
-  p = p * r + 1.0;
-  int64_t bits;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 1023) << 52;  // the low bits of the shifted number are k
-  double power;
-  std::memcpy(&power, &bits, sizeof power);
-  return x < -708.0 ? 0.0 : p * power;
+// 1 / n!
+template <typename T>
+constexpr std::array<T, 14> inverse_factorials() {
+  std::array<T, 14> found{};
+  double factorial = 1.0;
+  for (int n = 0; n < 14; factorial *= ++n) found[n] = static_cast<T>(1.0 / factorial);
+  return found;
 }
 
-inline float fast_exp(float x) {
-  constexpr float shifter = 0x1.8p23f;
-  const float bounded = x < -87.0f ? -87.0f : x;
-  const float shifted = bounded * 1.44269504f + shifter;
-  const float k = shifted - shifter;
-  float r = bounded - k * 0x1.62e400p-1f;
-  r -= k * 0x1.7f7d1cp-20f;
-  float p = 1.0f / 5040.0f;
-  p = p * r + 1.0f / 720.0f;
-  p = p * r + 1.0f / 120.0f;
-  p = p * r + 1.0f / 24.0f;
-  p = p * r + 1.0f / 6.0f;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  int32_t bits;
+// exp(x) for x far below overflow: 2^k * exp(r), |r| <= log(2)/2, by a Taylor polynomial. Branch-free
+// so that the compiler vectorises it; below one unit in the last place of error beyond rounding.
+template <typename T>
+inline T fast_exp(T x) {
+  constexpr bool wide = sizeof(T) == 8;
+  using Bits = std::conditional_t<wide, int64_t, int32_t>;
+  constexpr int degree = wide ? 13 : 7, mantissa = wide ? 52 : 23, bias = wide ? 1023 : 127;
+  constexpr T least = wide ? -708 : -87, shifter = T(wide ? 0x1.8p52 : 0x1.8p23);
+  // log(2) in two parts, of which the first times k is exact.
+  constexpr T high = T(wide ? 0x1.62e42fefa0000p-1 : 0x1.62e400p-1);
+  constexpr T low = T(wide ? 0x1.cf79abc9e3b3ap-40 : 0x1.7f7d1cp-20);
+  constexpr auto coefficients = inverse_factorials<T>();
+  const T bounded = x < least ? least : x;
+  const T shifted = bounded * T(1.4426950408889634074) + shifter;
+  const T k = shifted - shifter;
+  const T r = bounded - k * high - k * low;
+  T p = coefficients[degree];
+#pragma GCC unroll 16
+  for (int n = degree - 1; n >= 0; --n) p = p * r + coefficients[n];
+  Bits bits;
   std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits + 127) << 23;
-  float power;
+  bits = (bits + bias) << mantissa;  // the low bits of the shifted number are k
+  T power;
   std::memcpy(&power, &bits, sizeof power);
-  return x < -87.0f ? 0.0f : p * power;
+  return x < least ? T(0) : p * power;
 }
 
 template <typename T>

@@ -121,7 +121,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_rows_backwar
     for (int64_t k = 0; k < all; ++k) square[k] = T(known ? -0.5 : 1) * products[k];
     if (known)
       gemm<T>(false, true, size, size, width, T(-0.5), narrow, width, s, width, 1, square, size);
-    if (symmetric) mirror_corner(square, half, size);
+    if (symmetric) mirror(square, size);
     out.send_on(grad_cross, i, to_height);
   });
   return {out.parts.collect(to_form), out.parts.collect(to_solved), out.to_left(), out.right,

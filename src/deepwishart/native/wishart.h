@@ -15,7 +15,8 @@
 
 namespace {
 
-constexpr double kHalfLogTwoPi = 0.91893853320467274178;
+constexpr double kHalfLogTwoPi = 0.91893853320467274178, kLogTwo = 0.69314718055994530942,
+                 kLogPi = 1.14472988584940017414;
 
 // One scale S = L L^T for all samples or one for each: L, H = L^-1, the form of rows (H, or S^-1 where
 // kSquared), and per scale the pivot that failed, where what belongs to it is undefined.
@@ -88,13 +89,16 @@ struct Diagonal {
   // Exponent p_j of A_jj in q / p: density of A_jj^2, Jacobian and prior together.
   double power(double alpha, int64_t j) const { return 2.0 * alpha - degrees + double(j); }
 
-  // What no sample changes.
+  // What no sample changes, and the prior's constant: nu P log(2) / 2 + nu (P - m) log(pi) / 2
+  // + log Gamma_m(nu / 2).
   template <typename T>
   double constant() const {
     const T *alpha = from<T>(concentration), *beta = from<T>(rate);
-    double total = 0;
+    double total = -0.5 * degrees * (size * kLogTwo + (size - rank) * kLogPi) -
+                   0.25 * rank * (rank - 1) * kLogPi;
     for (int64_t j = 0; j < rank; ++j)
-      total -= alpha[j] * std::log(double(beta[j])) - std::lgamma(double(alpha[j]));
+      total += std::lgamma(double(alpha[j])) - alpha[j] * std::log(double(beta[j])) -
+               std::lgamma(0.5 * (degrees - j));
     return total;
   }
 
@@ -156,8 +160,8 @@ Diagonal check_diagonal(const Tensor& gamma, const Tensor& concentration, const 
   return {gamma, concentration, rate, size, rank, degrees};
 }
 
-// The root F, log p - log q up to a constant, H, A = H F, and for rows and the gradient S^-1 (or H),
-// S^-1 F, L, and which scales failed.
+// The root F, log p - log q, H, A = H F, and for rows and the gradient S^-1 (or H), S^-1 F, L, and
+// which scales failed.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> wishart_draw_forward(
     const Tensor& scale, const Tensor& gamma, const Tensor& concentration, const Tensor& rate,
     const Tensor& loc, const Tensor& deviation, const Tensor& epsilon, double degrees) {

@@ -30,7 +30,7 @@ from torch.autograd.function import once_differentiable
 from deepwishart.numerics import linalg
 from deepwishart.numerics.operation import compiled, operation
 from deepwishart.numerics.rows import Conditional, known_form
-from deepwishart.numerics.wishart import root_gradients, wishart_normaliser
+from deepwishart.numerics.wishart import root_gradients
 
 __all__ = ["Anchor", "anchor", "draw_anchored", "log_gamma_ratio"]
 
@@ -222,7 +222,6 @@ def _(
     root, log_ratio, inverse, factor, form, solved = (t.to(scale.dtype) for t in found)
     if scale.dtype != torch.float64:
         form = inverse.detach()
-    log_ratio = log_ratio - wishart_normaliser(degrees, *factor.shape[-2:])
     inverse, form, failed = linalg.unflatten((inverse, form, failed), scale)
     return root, log_ratio, inverse, factor, form, solved, failed
 

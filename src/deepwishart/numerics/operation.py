@@ -24,8 +24,7 @@ _LOADED = native.load()
 
 
 def operation(plain: Function) -> Function:
-    """An operation of PyTorch called ``name`` where ``plain`` is called ``plain_name``;
-    ``torch.compile`` sees the definition.
+    """An operation of PyTorch called ``name`` where ``plain`` is called ``plain_name``.
 
     >>> def plain_twice(x: Tensor) -> Tensor:
     ...     return 2.0 * x
@@ -36,12 +35,7 @@ def operation(plain: Function) -> Function:
     name = plain.__name__.removeprefix("plain_")
     _library.define(name + torch.library.infer_schema(plain, mutates_args=()))
     _library.impl(name, plain, "CompositeImplicitAutograd")
-    found = getattr(torch.ops.deepwishart, name).default
-
-    def call(*arguments: Any) -> Any:
-        return (plain if torch.compiler.is_compiling() else found)(*arguments)
-
-    return cast(Function, call)
+    return cast(Function, getattr(torch.ops.deepwishart, name).default)
 
 
 def compiled(plain: Callable[..., Any]) -> Callable[[Function], Function]:

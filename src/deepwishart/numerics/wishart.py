@@ -34,7 +34,6 @@ __all__ = [
     "log_density_of_root",
     "log_multivariate_gamma",
     "scored_root",
-    "wishart_normaliser",
 ]
 
 
@@ -128,21 +127,14 @@ def log_density_of_root(
     log_diagonal = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     power = (degrees - num_rows - 1) * log_diagonal
     quadratic = whitened.square().sum((-2, -1)) + degrees * log_det
-    return power - 0.5 * quadratic - wishart_normaliser(degrees, num_rows, rank)
-
-
-def wishart_normaliser(degrees: float | Tensor, num_rows: int, rank: int) -> float | Tensor:
-    r""":math:`\tfrac{\nu P}2 \log 2 + \tfrac{\nu (P - m)}2 \log \pi + \log\Gamma_m(\nu/2)`, all
-    of the log density that depends on :math:`\nu` alone."""
-    factors = 0.5 * num_rows * math.log(2.0) + 0.5 * (num_rows - rank) * math.log(math.pi)
-    return degrees * factors + log_multivariate_gamma(degrees, rank)
+    constant = 0.5 * num_rows * math.log(2.0) + 0.5 * (num_rows - rank) * math.log(math.pi)
+    normaliser = degrees * constant + log_multivariate_gamma(degrees, rank)
+    return power - 0.5 * quadratic - normaliser
 
 
 def log_multivariate_gamma(df: float | Tensor, rank: int) -> float | Tensor:
     r""":math:`\log \Gamma_m(\nu / 2) = \tfrac{m (m-1)}4 \log\pi
     + \sum_{j \le m} \log\Gamma(\tfrac{\nu - j + 1}2)`.
-
-    Computed without tensors for a number, since it is evaluated once per layer and step.
     """
     if isinstance(df, Tensor):
         return torch.special.multigammaln(0.5 * df, rank)
@@ -287,8 +279,6 @@ def _(scale: Tensor, posterior_scale: Tensor | None, *rest: Any) -> tuple[Tensor
         linalg.flatten(scale), *(t.contiguous() for t in tensors), degrees, sticking
     )
     root, log_ratio, inverse, weights, form, solved = found
-    rank = weights.shape[-1]
-    log_ratio = log_ratio - wishart_normaliser(degrees, scale.shape[-1], rank)
     inverse, form = inverse.reshape(scale.shape), form.reshape(scale.shape)
     return root, log_ratio, inverse, weights, form, solved, failed.reshape(scale.shape[:-2])
 
@@ -335,8 +325,7 @@ class WishartDraw(torch.autograd.Function):
     parameters is added: :math:`-d\,\epsilon/\sigma` to :math:`\bar\mu`,
     :math:`d\,(1 - \epsilon^2)/\sigma` to :math:`\bar\sigma`, :math:`d\,(g_j - \alpha_j)/\beta_j` to
     :math:`\bar\beta_j` and :math:`d\,(\psi(\alpha_j) - \log g_j)` to :math:`\bar\alpha_j`. The
-    gamma variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself. The
-    constant is added outside.
+    gamma variable :math:`g_j` carries its implicit gradient in :math:`\alpha_j` by itself.
     """
 
     @staticmethod

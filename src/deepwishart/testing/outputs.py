@@ -8,8 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from deepwishart.layers.gaussian import GaussianSample
-from deepwishart.layers.output import OutputLayer, OutputSample, Summary, add_summaries
+from deepwishart.layers.base import (
+    GaussianSample,
+    OutputLayer,
+    OutputSample,
+    Summary,
+    add_summaries,
+)
 from deepwishart.likelihoods import Likelihood
 from deepwishart.predict import draw_targets
 from deepwishart.testing.requirements import MANY_SAMPLES, ROWS, SAMPLES, SamplingRequirements

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
-from deepwishart.layers.base import Layer
-from deepwishart.layers.output import OutputLayer
+from deepwishart.layers.base import Layer, OutputLayer
 from deepwishart.random import Randomness, RowRandomness
 
 SAMPLES, MANY_SAMPLES, ROWS = 3, 4000, 4

@@ -32,13 +32,6 @@ def test_a_split_that_does_not_exist(yacht, index):
         yacht.split(index)
 
 
-def test_loading_downloads_what_is_missing(server, registry, tmp_path, yacht):
-    source = datasets.Source(tmp_path / "cache", registry, server.url + "/")
-    loaded = datasets.load("yacht", source)
-    np.testing.assert_array_equal(loaded.X, yacht.X)
-    assert len(server.requests) == len(registry)
-
-
 @pytest.mark.parametrize(
     ("file", "content", "words"),
     [
@@ -55,12 +48,3 @@ def test_files_that_match_their_own_registry_but_make_no_sense(
     own = {**registry, path: hashlib.sha256(content).hexdigest()}
     with pytest.raises(datasets.DataFileError, match=f"{file}.* {words}"):
         datasets.load("yacht", datasets.Source(folder, own))
-
-
-def test_the_short_name_is_the_same_thing():
-    import deepwishart
-    from deepwishart import datasets as short
-    from deepwishart.reproduction import datasets
-
-    assert deepwishart.datasets is short and short.__all__ == datasets.__all__
-    assert all(getattr(short, name) is getattr(datasets, name) for name in datasets.__all__)

@@ -75,12 +75,6 @@ def test_what_arrives_wrong_is_refused_and_leaves_nothing_behind(
     assert source.get(DATA).read_bytes() == files[DATA]
 
 
-def test_a_file_that_is_not_on_the_server_is_named(source, server):
-    del server.files[DATA]
-    with pytest.raises(DataFileError, match=r"data\.txt could not be downloaded: 404"):
-        source.get(DATA)
-
-
 def test_no_server_at_all(source):
     nobody = dataclasses.replace(source, base_url="http://127.0.0.1:9/")
     with pytest.raises(DataFileError, match=r"could not be downloaded.*DEEPWISHART_DATA"):

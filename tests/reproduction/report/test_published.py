@@ -30,12 +30,6 @@ def test_spots(metric, dataset, process, depth, mean, error):
     assert round(mean, found.decimals) == mean
 
 
-def test_what_the_paper_does_not_have():
-    assert published("elbo", "boston", "diwp", 4) is None
-    assert published("elbo", "moon", "dwp", 2) is None
-    assert published("seconds_per_epoch", "boston", "dwp", 3) is None
-
-
 def test_what_the_paper_highlights():
     """Counted in its tables: 19 and 7 bounds, 6 and 1 log likelihoods. Always the larger mean."""
     found = {"elbo": [], "test_log_likelihood": []}

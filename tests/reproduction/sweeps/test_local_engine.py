@@ -1,10 +1,6 @@
 """Worker processes come and go; runs do not get lost."""
 
 import importlib
-import os
-import signal
-import threading
-import time
 from collections import Counter
 
 import pytest
@@ -23,7 +19,6 @@ from deepwishart.reproduction.sweeps.engine import Lost
 pytestmark = pytest.mark.slow
 
 SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4)]
-ENDLESS = RunSpec("yacht", 4, "dwp", 2, protocol="fast")
 
 # A stand-in for a run, with no model to train: what it does depends on the split.
 STAND_IN = """
@@ -60,18 +55,6 @@ def make_engine(store, tmp_path, monkeypatch):
     return lambda **options: LocalEngine(Settings(), store, {"yacht": None}, **options)
 
 
-def workers(engine: LocalEngine) -> list[int]:
-    return [pid for pool in list(engine._busy.values()) for pid in list(pool._processes)]
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("num_workers", [1, 9])
 def test_every_run_ends_once_however_its_worker_does(make_engine, store, num_workers):
     engine, events = make_engine(num_workers=num_workers, execution=Execution(threads=3)), []
@@ -87,36 +70,3 @@ def test_every_run_ends_once_however_its_worker_does(make_engine, store, num_wor
     lost = [event for event in events if isinstance(event, Lost)]
     assert Counter(event.spec.split for event in lost) == {1: 1, 2: 2}
     assert any("SIGKILL" in event.reason for event in lost)
-
-
-def test_closing_the_engine_ends_its_workers(make_engine):
-    engine = make_engine(num_workers=2)
-    events = engine.run([ENDLESS, SPECS[0]])
-    assert next(events).spec == SPECS[0]
-    (pid,) = workers(engine)
-    assert alive(pid)
-    events.close()
-    assert not alive(pid)
-
-
-def test_a_killed_worker_costs_nothing_but_time(store, dataset):
-    """Real workers: one is killed in the middle of its run, which then resumes."""
-    settings = Settings({"num_inducing": 6}, max_iter=400, elbo_samples=20, test_samples=5)
-    often, spec = Execution(checkpoint_every=20), SPECS[0]
-    engine = LocalEngine(settings, store, {"yacht": dataset}, num_workers=2, execution=often)
-    events, killed = [], []
-
-    def kill() -> None:
-        while not list(store.checkpoint_dir(spec).glob("step-*40.safetensors")):
-            time.sleep(0.01)
-        killed.extend(workers(engine)[:1])
-        os.kill(killed[0], signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-    with store.writing():
-        assert run_sweep(SPECS[:2], store, engine, events.append) == {}
-    assert [event.spec for event in events if isinstance(event, Lost)] == [spec]
-    assert all(record["steps"] == 400 for record in store.records().values())
-    curve = store.curve(spec)
-    assert curve["step"][-1] == 399 and curve["seconds"] == sorted(curve["seconds"])
-    assert not alive(killed[0]) and not store.checkpoint_dir(spec).exists()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from deepwishart._support.lock import InUseError
 from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, pending
 
 SPECS = [RunSpec("yacht", split, "dwp", 2) for split in range(4)]
@@ -57,14 +56,6 @@ def test_a_bad_line_in_the_middle_is_named(store):
         store.records()
 
 
-def test_one_writer_at_a_time(store):
-    other = ResultsStore(store.directory)
-    with store.writing(), pytest.raises(InUseError, match="Another process"), other.writing():
-        pass
-    with other.writing():
-        pass
-
-
 def test_numbers_that_are_none_are_refused(store):
     with store.writing(), pytest.raises(ValueError, match="JSON compliant"):
         store.add({**record(SPECS[0]), "elbo": float("nan")}, CURVE)
@@ -91,10 +82,3 @@ def test_failed_runs_are_done_again_only_when_asked_for(store):
         store.add(record(SPECS[1]), CURVE)
     assert pending(SPECS, store, retry_failed=True) == SPECS[2:]
     assert store.records()[SPECS[1]]["status"] == "ok"
-
-
-def test_a_file_in_place_of_the_directory(tmp_path):
-    (tmp_path / "file").touch()
-    store = ResultsStore(tmp_path / "file")
-    with pytest.raises(ResultsError, match="is a file"), store.writing():
-        pass
