@@ -144,6 +144,7 @@ def test_outliers_that_no_inducing_point_knows(make, seed):
         ({"protocol": "paper"}, {"inputs": "first", "bound": "titsias2009"}),
         ({"process": "dgp"}, {"posterior": "bartlett", "inputs": "all", "output": "collapsed"}),
         ({"process": "diwp"}, {"inputs": "first", "bound": "tight"}),
+        ({"likelihood": "student_t"}, {"posterior": "rows_columns", "inputs": "first"}),
         ({"kernel": "relu"}, {"kernel": "relu", "inputs": "first"}),
         ({"posterior": "columns", "inputs": "first"}, {"posterior": "columns", "inputs": "first"}),
         ({"batch_size": 20}, {"output": "inducing"}),

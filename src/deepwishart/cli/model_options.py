@@ -25,9 +25,9 @@ _AUTO = {
     "n_inducing": "auto: by rows.",
     "kernel": "auto: the one with which a single layer has the highest evidence.",
     "output": "auto: by rows.",
-    "posterior": "auto: anchored, but bartlett with the protocol paper.",
-    "inputs": "auto: all, where kernels and protocol allow it.",
-    "bound": "auto: tight, but titsias2009 with the protocol paper.",
+    "posterior": "auto: anchored, or rows_columns with output inducing.",
+    "inputs": "auto: all, where the output is collapsed and kernels allow it.",
+    "bound": "auto: tight, where the output is collapsed.",
     "likelihood": f"{', '.join(LIKELIHOODS)}; auto: gaussian or heteroscedastic_t.",
 }
 # What a user of the command line may choose besides the structure of the model.

@@ -226,14 +226,15 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             points = inducing_points(rows, depth, chosen["output"] == "collapsed")
         if depth > 1 and self.kernel == "auto":
             kernel = KERNELS[0]
-        joins = self.ard and isinstance(kernel, str) and isinstance(make_kernel(kernel), Stationary)
-        best = {
-            "posterior": "anchored" if self.process == "dwp" else "bartlett",
-            "inputs": "all" if joins and self.process in ("dwp", "dgp") else "first",
-            "bound": "tight",
-        }
-        plain = {"posterior": "bartlett", "inputs": "first", "bound": "titsias2009"}
-        auto = plain if paper else best
+        dwp, collapsed = self.process == "dwp", chosen["output"] == "collapsed"
+        auto = {"posterior": "bartlett", "inputs": "first", "bound": "titsias2009"}
+        if dwp and not paper:
+            auto["posterior"] = "anchored" if collapsed else "rows_columns"
+        if collapsed and not paper:
+            auto["bound"] = "tight"
+            joins = isinstance(kernel, str) and isinstance(make_kernel(kernel), Stationary)
+            if joins and self.ard and self.process in ("dwp", "dgp"):
+                auto["inputs"] = "all"
         chosen |= {name: each for name, each in auto.items() if getattr(self, name) == "auto"}
         chosen |= {"depth": depth, "num_inducing": points}
         chosen |= {"kernel": kernel, "likelihood": likelihood, "ard": bool(self.ard)}

@@ -55,8 +55,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             ``"auto"``: collapsed up to 20,000 rows.
         posterior: family of a Wishart layer's posterior: ``"bartlett"`` (the paper's), ``"rows"``,
             ``"columns"`` or ``"rows_columns"`` (with a mixed Bartlett factor), or ``"anchored"``
-            (features stay where they were observed); ``"auto"``: ``"anchored"``. Other processes
-            have no such layers.
+            (features stay where they were observed); ``"auto"``: ``"anchored"`` with a collapsed
+            output, ``"rows_columns"`` with another. Other processes have no such layers.
         n_samples: posterior samples per training step; ``None``: the protocol's.
         n_predict_samples: posterior samples behind a prediction and behind ``elbo_``.
         max_iter: training steps; ``None``: the protocol's. A single collapsed layer is trained by
@@ -82,10 +82,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             to the ``"prior"`` (:func:`deepwishart.build`).
         inputs: which layers see the inputs: the ``"first"``, as in the paper, or ``"all"``, beside
             the layer below them, which is another prior (:ref:`joined-inputs`); ``"auto"``: all,
-            of ``dwp`` and ``dgp`` with stationary kernels by name and ``ard=True``.
+            with a collapsed output, of ``dwp`` and ``dgp`` with stationary kernels by name and
+            ``ard=True``.
         bound: ``"titsias2009"``, the paper's, or ``"tight"``, which is never below it for the same
-            parameters (:ref:`collapsed-output`); ``"auto"``: tight. With ``protocol="paper"``,
-            ``"auto"`` is the paper's choice for posterior, inputs and bound.
+            parameters (:ref:`collapsed-output`); ``"auto"``: tight, with a collapsed output. With
+            ``protocol="paper"``, ``"auto"`` is the paper's choice of posterior, inputs and bound.
         likelihood: how targets scatter: ``"gaussian"`` (the same noise everywhere),
             ``"heteroscedastic"`` (noise that depends on the inputs), ``"student_t"`` (heavy tails),
             ``"heteroscedastic_t"`` (both), ``"poisson"`` or ``"negative_binomial"`` (counts, which

@@ -168,5 +168,5 @@ def _above(new: Fitted, old: Fitted, num_rows: int) -> bool:
             )
             for model in models
         )
-        cost = 0.5 * (more - less) * math.log(num_rows) / num_rows
+        cost = 0.5 * max(more - less, 0) * math.log(num_rows) / num_rows
     return new.bound.mean - old.bound.mean > error + cost
