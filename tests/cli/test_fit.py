@@ -90,6 +90,7 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
         (GOOD, ["--report", "none/r.html"], ["--report", "no such directory"]),
         (GOOD, ["--report", "r.pdf"], [".html", "r.pdf"]),
         (GOOD, ["--report", "r.html", "--holdout", "0"], ["--holdout"]),
+        (GOOD, ["--cv", "3"], ["--cv 3", "2 to 2 parts"]),
         (GOOD, ["--process", "dvp"], ["'dvp'", "'dwp'"]),
         (GOOD, ["--kernel", "matern25"], ["'matern25'", "'matern52'"]),
         (GOOD, ["--drop", "X"], ["'X'", "'x'"]),

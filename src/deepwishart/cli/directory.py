@@ -217,7 +217,7 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
         and len(set(targets)) == len(targets) == regressor.n_outputs_,
         "its targets are not the model's",
     )
-    list(report_tables(fit.get("holdout")))  # whatever cannot be shown raises
+    list(report_tables(fit.get("holdout"), fit.get("cv")))  # whatever cannot be shown raises
     return SavedModel(regressor, encoder, list(targets), fit)
 
 

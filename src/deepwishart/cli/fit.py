@@ -18,7 +18,7 @@ from deepwishart.cli.options import KINDS, Decimal, Encoding, ModelCommand, Sepa
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
 # Where to read and write, and what to say: none of it changes the model that comes out.
-_OF_THE_RUN = ("data", "out", "resume", "force", "report", "quiet")
+_OF_THE_RUN = ("data", "out", "resume", "force", "report", "cv", "quiet")
 
 
 class FitCommand(ModelCommand):
@@ -103,6 +103,10 @@ def fit(
             "linear model and a plain GP for comparison."
         ),
     ] = None,
+    cv: Annotated[
+        int,
+        _run(min=0, help="Cross-validate in so many parts first, such as 5; takes as many times."),
+    ] = 0,
     quiet: Annotated[bool, _run("--quiet", help="No progress, no remarks, no tables.")] = False,
 ) -> None:
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
@@ -124,4 +128,5 @@ def fit(
 
     settings = {k: v for k, v in (context.params | context.obj).items() if k not in _OF_THE_RUN}
     options = {each.name: each.opts[0] for each in context.command.params}
-    run_fit(data, out, settings, options, resume=resume, force=force, report=report, quiet=quiet)
+    run: dict[str, Any] = {"resume": resume, "force": force, "report": report, "cv": cv}
+    run_fit(data, out, settings, options, **run, quiet=quiet)

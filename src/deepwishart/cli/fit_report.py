@@ -38,6 +38,7 @@ def write_fit_report(path: Path, saved: SavedModel, rows: Prepared, data: Path) 
         estimator=estimator,
         fit=saved.fit,
         classes=classes,
+        reports=[saved.fit[name] for name in ("holdout", "cv") if saved.fit[name]],
         score_table=score_table,
         targets=list(_classes(saved, rows) if classes else _numbers(saved, rows)),
         relevance=picture(plots.relevance(found), "relevance of the columns"),

@@ -45,7 +45,7 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
             if value not in (None, [], {}):
                 table.add_row(escape(printable(name, 60)), "\n".join(shown))
         console.print(table)
-    for table in report_tables(facts["holdout"]):
+    for table in report_tables(facts["cv"], facts["holdout"]):
         console.print(table)
 
 
@@ -85,6 +85,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "likelihood": dict(_likelihood(saved)),
         "holdout": fit.get("holdout"),
+        "cv": fit.get("cv"),
     }
 
 
