@@ -127,10 +127,14 @@ def test_what_the_data_chose_is_said(tmp_path):
     where = ["--out", tmp_path / "m", "--report", tmp_path / "r.html"]
     result = run("fit", tmp_path / "t.csv", "--target", "y", *where, *quick)
     assert result.exit_code == 0, result.output
-    assert "likelihood heteroscedastic_t" in result.output
+    assert re.search("chosen by the bound: kernel .*, likelihood heteroscedastic_t", result.output)
     assert "plain GP" in result.output
-    assert "HeteroscedasticStudentT, depth 1" in run("info", tmp_path / "m").output
-    assert "likelihood\nheteroscedastic_t" in (tmp_path / "r.html").read_text()
+    page, info = (tmp_path / "r.html").read_text(), run("info", tmp_path / "m").output
+    for text in (result.output, info):
+        assert re.search(r"squared_exponential +│ +heteroscedastic_t │ +1 │", text)
+        assert re.search(r"matern32 +│ +gaussian │ +1 │", text)
+    assert "<td>matern32</td><td>gaussian</td><td>1</td>" in page
+    assert "likelihood\nheteroscedastic_t" in page and "kernel auto" not in page
 
 
 def test_pages_escape_names_and_pictures_take_their_colours(tmp_path):

@@ -13,7 +13,15 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.options import KINDS, Decimal, Encoding, ModelCommand, Separator, is_word
+from deepwishart.cli.options import (
+    KINDS,
+    Decimal,
+    Encoding,
+    ModelCommand,
+    Separator,
+    flags,
+    is_word,
+)
 
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
@@ -28,9 +36,9 @@ class FitCommand(ModelCommand):
 
     def make_options(self) -> list[Any]:
         from deepwishart.cli.model_options import model_options
-        from deepwishart.estimators import DeepKernelRegressor
+        from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 
-        return model_options(DeepKernelRegressor)
+        return model_options(DeepKernelRegressor, classes=DeepKernelClassifier)
 
 
 def fit(
@@ -127,6 +135,5 @@ def fit(
     from deepwishart.cli.fitting import run_fit
 
     settings = {k: v for k, v in (context.params | context.obj).items() if k not in _OF_THE_RUN}
-    options = {each.name: each.opts[0] for each in context.command.params}
     run: dict[str, Any] = {"resume": resume, "force": force, "report": report, "cv": cv}
-    run_fit(data, out, settings, options, **run, quiet=quiet)
+    run_fit(data, out, settings, flags(context.command), **run, quiet=quiet)

@@ -17,12 +17,20 @@ from deepwishart.cli.errors import (
     FAILURE,
     INTERRUPTED,
     CommandError,
+    name_options,
     note,
     plain_warnings,
     printable,
 )
-from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, prepare, targets_of
-from deepwishart.cli.scores import cross_validation, holdout_report, report_tables
+from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, numbering, prepare, targets_of
+from deepwishart.cli.scores import (
+    TRIED,
+    cross_validation,
+    holdout_report,
+    report_tables,
+    table_of,
+    tried_lines,
+)
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
 from deepwishart.estimators.checks import check_parameters
 from deepwishart.numerics.linalg import CholeskyError
@@ -55,8 +63,9 @@ def run_fit(
     if isinstance(estimator, DeepKernelRegressor):
         trial, X = clone(estimator), pl.concat([rows.train[0], rows.test[0]])
         y = pl.DataFrame(np.concatenate([rows.train[1], rows.test[1]]), schema=settings["target"])
-        trial._check_targets(y, reset=True)
-        trial._separate_exposures(trial._check_inputs(X, reset=True), reset=True)
+        with numbering(rows.numbers):
+            trial._check_targets(y, reset=True)
+            trial._separate_exposures(trial._check_inputs(X, reset=True), reset=True)
     for sentence in rows.notes if not quiet else ():
         note(sentence)
     settings["data"] = rows.digest
@@ -68,7 +77,7 @@ def run_fit(
         estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
         about: dict[str, Any] = {"run": directory.run, "holdout": None, "cv": None}
         about |= {"rows": len(rows.train[1]), "left_out": rows.left_out}
-        with _training(directory):
+        with _training(directory, options):
             if folds:
                 about["cv"] = _cross_validate(estimator, folds, directory)
             interrupted = _fit_rows(estimator, rows)
@@ -116,10 +125,9 @@ def _make_estimator(
 
 
 def _fit_rows(estimator: DeepKernelEstimator, rows: Prepared) -> bool:
-    """Train, and say whether that was interrupted: in words it is said elsewhere."""
+    """Train, and say whether that was interrupted."""
     X, y = rows.train
-    with plain_warnings(ignore="Training was interrupted"):
-        return estimator.fit(X, targets_of(y)).history_.stopped_by == "interrupt"
+    return estimator.fit(X, targets_of(y)).history_.stopped_by == "interrupt"
 
 
 def _cross_validate(
@@ -141,27 +149,38 @@ def _cross_validate(
 
 
 @contextmanager
-def _training(directory: ModelDirectory) -> Iterator[None]:
-    """Failures of training as errors that say where the last good state is."""
+def _training(directory: ModelDirectory, options: Mapping[str, str]) -> Iterator[None]:
+    """Warnings of training in a line each, and failures as errors that say where the last good
+    state is; an interruption is said elsewhere."""
     try:
-        yield
+        with plain_warnings("Training was interrupted", options):
+            yield
+    except ValueError:  # of a model that cannot be
+        directory.forget()
+        raise
     except (TrainingError, CholeskyError, FloatingPointError) as error:
         directory.mark("failed")
         where = getattr(error, "last_good", None) or directory.checkpoints
         more = "" if str(where) in str(error) else f" The last good state is in {where}."
-        raise CommandError(f"{error}{more}", FAILURE) from error
+        raise CommandError(f"{name_options(error, options)}{more}", FAILURE) from error
 
 
 def _print_outcome(saved: SavedModel) -> None:
     estimator, model, about = saved.regressor, saved.regressor.model_, saved.fit
-    seconds = estimator.history_.seconds[-1] if estimator.history_.seconds else 0.0
+    history = estimator.history_
+    seconds = history.seconds[-1] if history.seconds else 0.0
     print(
         f"{estimator.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
         f"{estimator.n_features_in_} inputs; ELBO {estimator.elbo_:.3f} per row"
         f"{' (standardised)' if model.likelihood.location_scale else ''}"
     )
-    if estimator.depth == "auto":
-        likelihood = estimator.spec_.likelihood
-        print(f"chosen by the bound: depth {model.depth}, likelihood {likelihood}")
+    chosen = [
+        f"{name} {getattr(estimator.spec_, name)}"
+        for name in ("kernel", "likelihood", "depth")
+        if len({each[name] for each in history.tried}) > 1
+    ]
+    if chosen:
+        print(f"chosen by the bound: {', '.join(chosen)}")
+        Console(highlight=False).print(table_of(tried_lines(history), *TRIED, title="tried"))
     for table in report_tables(about["cv"], about["holdout"]):
         Console(highlight=False).print(table)

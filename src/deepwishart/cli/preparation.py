@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +41,7 @@ class Prepared(NamedTuple):
     encoder: TableEncoder
     train: Rows
     test: Rows
+    numbers: list[int]  # of these rows in the table, from 1
     classes: tuple[str, ...]  # labels, if the target names classes
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
@@ -48,6 +51,17 @@ class Prepared(NamedTuple):
 def targets_of(y: np.ndarray) -> np.ndarray:
     """As estimators take them: one is a column, several are a table."""
     return y[:, 0] if y.shape[1] == 1 else y
+
+
+@contextmanager
+def numbering(numbers: Sequence[int]) -> Iterator[None]:
+    """Errors that count rows from 0 in what they were given call them by these ``numbers``."""
+    try:
+        yield
+    except ValueError as error:
+        found = re.compile(r"\brow (\d+)")
+        error.args = (found.sub(lambda row: f"row {numbers[int(row[1])]}", str(error)),)
+        raise
 
 
 def prepare(
@@ -63,6 +77,7 @@ def prepare(
     problems, y = Problems(), np.zeros((len(table), 0))
     classes: tuple[str, ...] = ()
     named = dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
+    named |= {settings["exposure"]: None} if settings["exposure"] else {}
     with problems:
         require_columns(table, named)
         if _names_classes(table, settings, missing):
@@ -97,10 +112,12 @@ def prepare(
         if not (values != values[0]).any():
             raise TableError("Every input column is constant; there is nothing to predict from.")
         for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
-            check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
+            with numbering(rows):
+                check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
         told = np.array(classes)[y.astype(int)] if classes else y
         train, test = ((X.filter(each), told[each]) for each in (~held_out, held_out))
-        return Prepared(encoder, train, test, classes, digest, left_out, notes)
+        numbers = [rows[each] for each in np.argsort(held_out, kind="stable")]
+        return Prepared(encoder, train, test, numbers, classes, digest, left_out, notes)
 
     none = np.zeros(len(y), dtype=bool)
     parts = [none] if problems else _hold_out(y, settings, bool(classes), cv)

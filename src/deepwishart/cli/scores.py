@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge, LogisticRegression
 
 from deepwishart._support.numbers import plain
-from deepwishart.cli.errors import plain_warnings, printable
+from deepwishart.cli.errors import printable
 from deepwishart.cli.preparation import Prepared, targets_of
 from deepwishart.estimators import (
     DeepKernelClassifier,
@@ -24,8 +24,11 @@ from deepwishart.estimators import (
     score_constant,
     score_gaussian,
 )
-from deepwishart.likelihoods import Gaussian
+from deepwishart.estimators.search import KERNELS
+from deepwishart.kernels import make
+from deepwishart.likelihoods import NAMES, Gaussian
 from deepwishart.metrics import score_classes
+from deepwishart.training import History
 
 # By the name in reports: name to show, format (none: as many digits as it takes), and whether the
 # best is the highest, 1, or the lowest, -1.
@@ -38,6 +41,10 @@ SCORES = {
     "accuracy": ("accuracy", ".1%", 1),
     "brier": ("Brier score", ".3f", -1),
 }
+TRIED = ("kernel", "likelihood", "layers", "ELBO per row", "seconds")
+# By the name of their class, those among which data choose.
+_NAMES = {type(make(name)).__name__: name for name in KERNELS}
+_NAMES |= {kind.__name__: name for name, kind in NAMES.items()}
 # By the name in reports, name to show.
 MODELS = {
     "model": "model",
@@ -62,8 +69,7 @@ def holdout_report(
     Raises ``FloatingPointError`` for a score that is no finite number.
     """
     score_models = _class_scores if isinstance(model, DeepKernelClassifier) else _number_scores
-    with plain_warnings():
-        found = score_models(model, rows, compare)
+    found = score_models(model, rows, compare)
     for each in (each for models in found.values() for each in models):
         for key, value in each.items():
             if not math.isfinite(value):
@@ -142,6 +148,19 @@ def score_table(scores: Mapping[str, Any]) -> tuple[list[str], list[list[str]], 
             means = [each["mean"] if isinstance(each, dict) else each for each in values]
             best.append(1 + int(np.argmax(sign * np.array(means, dtype=float))) if sign else None)
     return [label for which, label in MODELS.items() if which in scores], lines, best
+
+
+def tried_lines(history: History) -> list[list[str]]:
+    """The models that were compared, if several were, as texts under the headings ``TRIED``."""
+    return [
+        [
+            *(_NAMES.get(each[part], each[part]) for part in ("kernel", "likelihood")),
+            str(each["depth"]),
+            f"{each['elbo']:.3f} ± {each['standard_error']:.3f}",
+            f"{each['seconds']:.1f}",
+        ]
+        for each in history.tried * (len(history.tried) > 1)
+    ]
 
 
 def _show(value: Any, form: str) -> str:
