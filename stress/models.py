@@ -30,7 +30,7 @@ FILES = ("config.json", "history.json", "model.safetensors")
 BASES = {
     "dwp": ["--depth", "3", "--width", "2"],
     "dwp-inducing": ["--output", "inducing", "--dtype", "float32"],
-    "dgp": ["--process", "dgp", "--output", "inducing"],
+    "dgp": ["--process", "dgp", "--output", "inducing", "--cv", "2"],
     "dsvi": ["--process", "dsvi", "--output", "inducing", "--depth", "1"],
     "diwp": ["--process", "diwp", "--kernel", "matern32"],
     "classes": ["--depth", "1"],

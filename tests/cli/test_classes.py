@@ -100,11 +100,11 @@ def test_truth_values_and_numbers_that_are_categories(table, tmp_path):
     assert first.exit_code == 0, first.output
     found = run("predict", tmp_path / "new", table).stdout
     assert found.splitlines()[0] == "class,p_false,p_true"
-    codes = ["--target", "code", "--categorical", "code"]
+    codes = ["--target", "code", "--categorical", "code", "--cv", "2"]
     second = run("fit", table, *codes, "--out", tmp_path / "code", *options)
     assert second.exit_code == 0, second.output
     facts = json.loads(run("info", tmp_path / "code", "--json").stdout)
-    assert facts["holdout"]["targets"]["code"]["model"]["accuracy"] > 0.7
+    assert facts["cv"]["targets"]["code"]["model"]["accuracy"]["mean"] > 0.7
     assert run("predict", tmp_path / "code", table).stdout.startswith("class,p_0,p_1")
 
 

@@ -23,9 +23,17 @@ def visits(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(visits, tmp_path_factory):
     out = tmp_path_factory.mktemp("counts") / "model"
-    chosen = ["--likelihood", "poisson", "--exposure", "hours"]
+    chosen = [
+        "--likelihood",
+        "poisson",
+        "--exposure",
+        "hours",
+        "--report",
+        out.with_suffix(".html"),
+    ]
     result = run("fit", visits, "--target", "visits", "--out", out, *chosen, *TINY)
     assert result.exit_code == 0, result.output
+    assert "standardised" not in out.with_suffix(".html").read_text()
     return out, json.loads(run("info", out, "--json").stdout)
 
 
@@ -66,13 +74,18 @@ def test_two_output_kernels_are_shown(train_csv, tmp_path):
     ("target", "chosen", "words"),
     [
         ("x", ["--likelihood", "poisson"], "Column 'x' of y has"),
+        ("odd", ["--likelihood", "poisson"], "Column 'odd' of y has -1 in row 7"),
         ("visits", ["--likelihood", "poison"], "Did you mean 'poisson'"),
-        ("visits", ["--likelihood", "poisson", "--exposure", "hour"], "is no column"),
-        ("visits", ["--exposure", "hours"], "is for counts"),
+        ("visits", ["--likelihood", "poisson", "--exposure", "hour"], "Did you mean 'hours'"),
+        ("visits", ["--exposure", "hours"], "--exposure hours is for counts: use it with --l"),
         ("visits", ["--likelihood", "poisson", "--exposure", "x"], "must be positive"),
+        ("visits", ["--likelihood", "poisson", "--exposure", "odd"], "row 7 has -1"),
     ],
 )
 def test_refusals(visits, tmp_path, target, chosen, words):
-    out = tmp_path / "model"
-    refused(run("fit", visits, "--target", target, "--out", out, *chosen, *TINY), words)
+    out, table = tmp_path / "model", pl.read_csv(visits)
+    odd = pl.when(pl.int_range(pl.len()) == 6).then(-1).otherwise(1 + pl.int_range(pl.len()) % 5)
+    table.with_columns(odd=odd).write_csv(tmp_path / "t.csv")
+    command = ["fit", tmp_path / "t.csv", "--target", target, "--out", out]
+    refused(run(*command, *chosen, *TINY), words)
     assert not out.exists()

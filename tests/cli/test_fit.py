@@ -86,10 +86,15 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
         (GOOD, ["--report", "none/r.html"], ["--report", "no such directory"]),
         (GOOD, ["--report", "r.pdf"], [".html", "r.pdf"]),
         (GOOD, ["--report", "r.html", "--holdout", "0"], ["--holdout"]),
+        (GOOD, ["--cv", "3"], ["--cv 3", "2 to 2 parts"]),
         (GOOD, ["--process", "dvp"], ["'dvp'", "'dwp'"]),
         (GOOD, ["--kernel", "matern25"], ["'matern25'", "'matern52'"]),
         (GOOD, ["--drop", "X"], ["'X'", "'x'"]),
-        (GOOD, ["--inducing", "-1"], ["induci"]),
+        (GOOD, ["--inducing", "-1"], ["--num-inducing must be", "-1"]),
+        (GOOD, ["--max-iter", "0"], ["--max-iter must be an integer of at least 1, got 0"]),
+        (GOOD, ["--learning-rate", "-1"], ["--learning-rate must be"]),
+        ("max_iter,y\n1,2\n2,3\n4,5\n", ["--drop", "x"], ["no column 'x'", "has max_iter, y"]),
+        (GOOD, ["--depth", "1.5"], ["--depth must be 'auto' or"]),
         (GOOD, ["--separator", "::"], ["one character"]),
     ],
 )
@@ -157,6 +162,13 @@ def test_other_directories_are_left_alone(train_csv, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
     (tmp_path / "run.json").write_text("{")
     refused(run(*command, tmp_path, "--force"), "run.json", "damaged")
+
+
+def test_a_model_that_cannot_be_leaves_no_run(train_csv, tmp_path):
+    command = ["fit", train_csv, "--target", "price", "--out", tmp_path / "m", *TINY]
+    refused(run(*command, "--kernel", "relu", "--inputs", "all"), "'relu'")
+    refused(run("info", tmp_path / "m"), "There is no model in")
+    assert run(*command).exit_code == 0
 
 
 def test_failed_training_says_where_the_last_good_state_is(train_csv, tmp_path):
@@ -264,3 +276,18 @@ def test_estimators_get_exactly_what_was_given(write, tmp_path, target):
     assert "id" not in saved.encoder.feature_names and "code=1" in saved.encoder.feature_names
     usual = type(saved.regressor)().get_params()
     assert saved.regressor.get_params() == usual | expected
+
+
+def test_help_says_which_defaults_are_others_for_classes():
+    shown = " ".join(run("fit", "--help").output.replace("│", " ").split())
+    for words in ("By default auto, for classes 2.", "the protocol's. For classes 500."):
+        assert words in shown
+
+
+def test_warnings_name_options(train_csv, tmp_path):
+    command = ["fit", train_csv, "--target", "price", "--depth", "1", "--likelihood", "student_t"]
+    command += ["--out", tmp_path / "m", "--max-iter", "200", "--learning-rate", "0.001"]
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert "while the bound was rising" in result.stderr
+    assert "Increase --max-iter." in result.stderr and "max_iter" not in result.stderr

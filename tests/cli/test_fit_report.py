@@ -1,4 +1,4 @@
-"""deepwishart fit --report; deepwishart explain."""
+"""deepwishart fit --report and --cv; deepwishart explain."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def outcome(tmp_path_factory):
     table.write_csv(folder / "train.csv")
     result = run(
         *["fit", folder / "train.csv", "--target", "price", "--target", "rent", "--out"],
-        *[folder / "m", "--report", folder / "r.html", "--holdout", 0.3],
+        *[folder / "m", "--report", folder / "r.html", "--cv", 2, "--holdout", 0.3],
         *TINY,
     )
     assert result.exit_code == 0, result.output
@@ -41,11 +41,26 @@ def test_the_page_needs_nothing_else_and_has_everything(outcome):
     assert "prefers-color-scheme: dark" in page
     # Two targets: truth, calibration, residuals each; relevance and training once.
     assert page.count("<svg") == page.count("</svg>") == 2 * 3 + 2
-    for word in ("plain GP", "linear model", "constant guess", "sold (date"):
+    for word in ("plain GP", "linear model", "constant guess", "Cross-validated", "sold (date"):
         assert word in page
     rmse = facts["holdout"]["targets"]["price"]["model"]["rmse"]
     assert f"<td>{rmse:,.0f}</td>" in page.replace(" class=best", "")
     assert "e+0" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.DOTALL)
+
+
+def test_cross_validation_holds_out_every_row_once(outcome):
+    folder, facts = outcome
+    assert (facts["cv"]["folds"], facts["cv"]["rows"]) == (2, 60)
+    assert list(facts["cv"]["targets"]["rent"]) == ["model", "constant", "linear"]
+    rmse = facts["cv"]["targets"]["price"]["constant"]["rmse"]
+    truth = pl.read_csv(folder / "train.csv")["price"].to_numpy()
+    order = np.random.default_rng(0).permutation(60)
+    each = []
+    for part, rest in ((order[:30], order[30:]), (order[30:], order[:30])):
+        each.append(np.sqrt(np.mean((truth[part] - truth[rest].mean()) ** 2)))
+    np.testing.assert_allclose(rmse["mean"], np.mean(each), rtol=1e-9)
+    np.testing.assert_allclose(rmse["standard_error"], abs(each[0] - each[1]) / 2, rtol=1e-9)
+    assert "cross-validated in 2 parts" in run("info", folder / "m").output
 
 
 def test_several_targets_are_predicted_side_by_side(outcome):
@@ -112,10 +127,14 @@ def test_what_the_data_chose_is_said(tmp_path):
     where = ["--out", tmp_path / "m", "--report", tmp_path / "r.html"]
     result = run("fit", tmp_path / "t.csv", "--target", "y", *where, *quick)
     assert result.exit_code == 0, result.output
-    assert "likelihood heteroscedastic_t" in result.output
+    assert re.search("chosen by the bound: kernel .*, likelihood heteroscedastic_t", result.output)
     assert "plain GP" in result.output
-    assert "HeteroscedasticStudentT, depth 1" in run("info", tmp_path / "m").output
-    assert "likelihood\nheteroscedastic_t" in (tmp_path / "r.html").read_text()
+    page, info = (tmp_path / "r.html").read_text(), run("info", tmp_path / "m").output
+    for text in (result.output, info):
+        assert re.search(r"squared_exponential +│ +heteroscedastic_t │ +1 │", text)
+        assert re.search(r"matern32 +│ +gaussian │ +1 │", text)
+    assert "<td>matern32</td><td>gaussian</td><td>1</td>" in page
+    assert "likelihood\nheteroscedastic_t" in page and "kernel auto" not in page
 
 
 def test_pages_escape_names_and_pictures_take_their_colours(tmp_path):

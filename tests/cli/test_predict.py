@@ -8,7 +8,7 @@ from deepwishart.cli.directory import ModelDirectory
 from deepwishart.estimators import DeepKernelRegressor
 from deepwishart.numerics.linalg import CholeskyError
 
-from .conftest import make_table, refused, run
+from .conftest import make_table, refused, run, start
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_bad_output(model, new, tmp_path):
 
 def test_bad_models(model, new, tmp_path):
     refused(run("predict", tmp_path / "none", new), "no model")
-    refused(run("predict", tmp_path, new), "no saved model")
+    refused(run("predict", tmp_path, new), "no model in")
     refused(run("predict", model, tmp_path / "none.csv"), "none.csv", "does not exist")
 
 
@@ -148,3 +148,10 @@ def test_model_saved_from_python(table, tmp_path, named):
     assert run("info", tmp_path / "m").exit_code == 0
     (tmp_path / "new.csv").write_text("a\n1\n")
     refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "', '".join(names))
+
+
+def test_a_reader_who_has_enough_ends_it_quietly(model, train_csv):
+    running = start("predict", model, train_csv)
+    running.stdout.close()
+    _, errors = running.communicate(timeout=60)
+    assert (running.returncode, errors) == (1, "")

@@ -126,6 +126,12 @@ class ModelDirectory:
         if status == "finished":
             self._clean()
 
+    def forget(self) -> None:
+        """Undo :meth:`begin`, of a run that was refused before it left anything."""
+        if not (self.regressor.exists() or any(self.checkpoints.glob("*/*"))):
+            self.run_file.unlink()
+            self._clean()
+
     def _clean(self) -> None:
         """Remove what is of no use once the model is there, also after a kill."""
         for left in (self.checkpoints, *self.path.glob(".*.tmp")):
@@ -189,12 +195,15 @@ class ModelDirectory:
         try:
             tensors, config, history = read_model(where, check_record)
         except ModelFileError:
-            if self.run_file.exists() and not self.regressor.exists():
-                raise CommandError(
+            if where.exists():
+                raise
+            said = f"There is no model in {self.path}; name a directory that deepwishart fit wrote."
+            if self.run_file.exists():
+                said = (
                     f"The run in {self.path} has not finished and left no model yet; continue it "
                     "with deepwishart fit --resume."
-                ) from None
-            raise
+                )
+            raise CommandError(said) from None
         classes = config.get("estimator") == DeepKernelClassifier.__name__
         kind = DeepKernelClassifier if classes else DeepKernelRegressor
         regressor: DeepKernelEstimator = from_record(kind, tensors, config, history)
@@ -217,7 +226,7 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
         and len(set(targets)) == len(targets) == regressor.n_outputs_,
         "its targets are not the model's",
     )
-    list(report_tables(fit.get("holdout")))  # whatever cannot be shown raises
+    list(report_tables(fit.get("holdout"), fit.get("cv")))  # whatever cannot be shown raises
     return SavedModel(regressor, encoder, list(targets), fit)
 
 

@@ -13,12 +13,20 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from deepwishart.cli.errors import CommandError
-from deepwishart.cli.options import KINDS, Decimal, Encoding, ModelCommand, Separator, is_word
+from deepwishart.cli.options import (
+    KINDS,
+    Decimal,
+    Encoding,
+    ModelCommand,
+    Separator,
+    flags,
+    is_word,
+)
 
 _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
 # Where to read and write, and what to say: none of it changes the model that comes out.
-_OF_THE_RUN = ("data", "out", "resume", "force", "report", "quiet")
+_OF_THE_RUN = ("data", "out", "resume", "force", "report", "cv", "quiet")
 
 
 class FitCommand(ModelCommand):
@@ -28,9 +36,9 @@ class FitCommand(ModelCommand):
 
     def make_options(self) -> list[Any]:
         from deepwishart.cli.model_options import model_options
-        from deepwishart.estimators import DeepKernelRegressor
+        from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
 
-        return model_options(DeepKernelRegressor)
+        return model_options(DeepKernelRegressor, classes=DeepKernelClassifier)
 
 
 def fit(
@@ -103,6 +111,10 @@ def fit(
             "linear model and a plain GP for comparison."
         ),
     ] = None,
+    cv: Annotated[
+        int,
+        _run(min=0, help="Cross-validate in so many parts first, such as 5; takes as many times."),
+    ] = 0,
     quiet: Annotated[bool, _run("--quiet", help="No progress, no remarks, no tables.")] = False,
 ) -> None:
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
@@ -123,5 +135,5 @@ def fit(
     from deepwishart.cli.fitting import run_fit
 
     settings = {k: v for k, v in (context.params | context.obj).items() if k not in _OF_THE_RUN}
-    options = {each.name: each.opts[0] for each in context.command.params}
-    run_fit(data, out, settings, options, resume=resume, force=force, report=report, quiet=quiet)
+    run: dict[str, Any] = {"resume": resume, "force": force, "report": report, "cv": cv}
+    run_fit(data, out, settings, flags(context.command), **run, quiet=quiet)

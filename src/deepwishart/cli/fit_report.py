@@ -16,7 +16,7 @@ from deepwishart.cli.directory import SavedModel
 from deepwishart.cli.errors import printable
 from deepwishart.cli.explaining import column_groups, relevance_lines
 from deepwishart.cli.preparation import Prepared, targets_of
-from deepwishart.cli.scores import score_table
+from deepwishart.cli.scores import TRIED, score_table, tried_lines
 from deepwishart.estimators import DeepKernelClassifier, number_classes
 
 _MOST_ROWS = 500  # to deal values out to
@@ -38,11 +38,14 @@ def write_fit_report(path: Path, saved: SavedModel, rows: Prepared, data: Path) 
         estimator=estimator,
         fit=saved.fit,
         classes=classes,
+        reports=[saved.fit[name] for name in ("holdout", "cv") if saved.fit[name]],
         score_table=score_table,
         targets=list(_classes(saved, rows) if classes else _numbers(saved, rows)),
         relevance=picture(plots.relevance(found), "relevance of the columns"),
         relevance_lines=relevance_lines(sorted(found, key=lambda one: -(one.importance or 0.0))),
         rows_dealt=min(len(y), _MOST_ROWS),
+        tried_headings=TRIED,
+        tried=tried_lines(estimator.history_),
         curves=picture(plots.training_curves({"model": estimator.history_}), "training curves"),
         columns=[[column] for column in saved.encoder.columns],
     )

@@ -17,12 +17,20 @@ from deepwishart.cli.errors import (
     FAILURE,
     INTERRUPTED,
     CommandError,
+    name_options,
     note,
     plain_warnings,
     printable,
 )
-from deepwishart.cli.preparation import OF_THE_TABLE, prepare, targets_of
-from deepwishart.cli.scores import holdout_report, report_tables
+from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, numbering, prepare, targets_of
+from deepwishart.cli.scores import (
+    TRIED,
+    cross_validation,
+    holdout_report,
+    report_tables,
+    table_of,
+    tried_lines,
+)
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
 from deepwishart.estimators.checks import check_parameters
 from deepwishart.numerics.linalg import CholeskyError
@@ -38,6 +46,7 @@ def run_fit(
     resume: bool,
     force: bool,
     report: Path | None,
+    cv: int,
     quiet: bool,
 ) -> None:
     """Read, train, report, save; everything that can be wrong is refused before training.
@@ -49,13 +58,14 @@ def run_fit(
     settings |= {name: list(settings[name] or ()) for name in ("target", "missing")}
     chosen = {k: v for k, v in settings.items() if v is not None and k not in OF_THE_TABLE}
     check_parameters(DeepKernelRegressor(**chosen).get_params(deep=False))
-    rows = prepare(data, settings, quiet=quiet)
+    rows, *folds = prepare(data, settings, cv=cv, quiet=quiet)
     estimator = _make_estimator(chosen, bool(rows.classes), settings["target"][0], options)
     if isinstance(estimator, DeepKernelRegressor):
         trial, X = clone(estimator), pl.concat([rows.train[0], rows.test[0]])
         y = pl.DataFrame(np.concatenate([rows.train[1], rows.test[1]]), schema=settings["target"])
-        trial._check_targets(y, reset=True)
-        trial._separate_exposures(trial._check_inputs(X, reset=True), reset=True)
+        with numbering(rows.numbers):
+            trial._check_targets(y, reset=True)
+            trial._separate_exposures(trial._check_inputs(X, reset=True), reset=True)
     for sentence in rows.notes if not quiet else ():
         note(sentence)
     settings["data"] = rows.digest
@@ -65,14 +75,14 @@ def run_fit(
             note(f"the run in {out} has already finished")
             return
         estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
-        about: dict[str, Any] = {"run": directory.run, "holdout": None}
+        about: dict[str, Any] = {"run": directory.run, "holdout": None, "cv": None}
         about |= {"rows": len(rows.train[1]), "left_out": rows.left_out}
-        with _training(directory):
-            with plain_warnings(ignore="Training was interrupted"):  # which is said below
-                estimator.fit(rows.train[0], targets_of(rows.train[1]))
-            interrupted = estimator.history_.stopped_by == "interrupt"
+        with _training(directory, options):
+            if folds:
+                about["cv"] = _cross_validate(estimator, folds, directory)
+            interrupted = _fit_rows(estimator, rows)
             if len(rows.test[0]):
-                compare = report is not None and not interrupted
+                compare = ("linear", "gp") if report is not None and not interrupted else ()
                 about["holdout"] = holdout_report(estimator, rows, settings["target"], compare)
         estimator.set_params(checkpoint_dir=None, verbose=0)
         saved = SavedModel(estimator, rows.encoder, settings["target"], about)
@@ -114,28 +124,63 @@ def _make_estimator(
     return DeepKernelClassifier(**{name: chosen[name] for name in known if name in chosen})
 
 
+def _fit_rows(estimator: DeepKernelEstimator, rows: Prepared) -> bool:
+    """Train, and say whether that was interrupted."""
+    X, y = rows.train
+    return estimator.fit(X, targets_of(y)).history_.stopped_by == "interrupt"
+
+
+def _cross_validate(
+    estimator: DeepKernelEstimator, folds: list[Prepared], directory: ModelDirectory
+) -> dict[str, Any]:
+    """Train anew without each part of the rows, and score the part; beside a linear model."""
+    reports: list[dict[str, Any]] = []
+    for fold in folds:
+        model = clone(estimator)
+        if _fit_rows(model, fold):
+            directory.mark("interrupted")
+            raise CommandError(
+                f"interrupted in part {len(reports) + 1} of {len(folds)} of the "
+                "cross-validation; the same command with --resume goes on from there",
+                INTERRUPTED,
+            )
+        reports.append(holdout_report(model, fold, directory.settings["target"], ("linear",)))
+    return cross_validation(reports)
+
+
 @contextmanager
-def _training(directory: ModelDirectory) -> Iterator[None]:
-    """Failures of training as errors that say where the last good state is."""
+def _training(directory: ModelDirectory, options: Mapping[str, str]) -> Iterator[None]:
+    """Warnings of training in a line each, and failures as errors that say where the last good
+    state is; an interruption is said elsewhere."""
     try:
-        yield
+        with plain_warnings("Training was interrupted", options):
+            yield
+    except ValueError:  # of a model that cannot be
+        directory.forget()
+        raise
     except (TrainingError, CholeskyError, FloatingPointError) as error:
         directory.mark("failed")
         where = getattr(error, "last_good", None) or directory.checkpoints
         more = "" if str(where) in str(error) else f" The last good state is in {where}."
-        raise CommandError(f"{error}{more}", FAILURE) from error
+        raise CommandError(f"{name_options(error, options)}{more}", FAILURE) from error
 
 
 def _print_outcome(saved: SavedModel) -> None:
     estimator, model, about = saved.regressor, saved.regressor.model_, saved.fit
-    seconds = estimator.history_.seconds[-1] if estimator.history_.seconds else 0.0
+    history = estimator.history_
+    seconds = history.seconds[-1] if history.seconds else 0.0
     print(
         f"{estimator.n_iter_:,} steps in {seconds:,.1f} s on {about['rows']:,} rows, "
         f"{estimator.n_features_in_} inputs; ELBO {estimator.elbo_:.3f} per row"
         f"{' (standardised)' if model.likelihood.location_scale else ''}"
     )
-    if estimator.depth == "auto":
-        likelihood = estimator.spec_.likelihood
-        print(f"chosen by the bound: depth {model.depth}, likelihood {likelihood}")
-    for table in report_tables(about["holdout"]):
+    chosen = [
+        f"{name} {getattr(estimator.spec_, name)}"
+        for name in ("kernel", "likelihood", "depth")
+        if len({each[name] for each in history.tried}) > 1
+    ]
+    if chosen:
+        print(f"chosen by the bound: {', '.join(chosen)}")
+        Console(highlight=False).print(table_of(tried_lines(history), *TRIED, title="tried"))
+    for table in report_tables(about["cv"], about["holdout"]):
         Console(highlight=False).print(table)

@@ -21,10 +21,11 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from deepwishart.cli.directory import ModelDirectory
-    from deepwishart.cli.scores import report_tables
+    from deepwishart.cli.scores import TRIED, report_tables, table_of, tried_lines
     from deepwishart.persistence import ModelFileError
 
-    facts = describe(ModelDirectory(model).load())
+    saved = ModelDirectory(model).load()
+    facts = describe(saved)
     try:
         text = json.dumps(facts, indent=2, allow_nan=False)
     except ValueError:
@@ -42,10 +43,12 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
             lines = value if isinstance(value, list) else [value]
             # Names come from tables: neither control characters nor rich's markup count.
             shown = [escape(printable(_text(each), 300)) for each in lines]
-            if value not in (None, [], {}):
+            if value not in (None, [], {}) and name != "tried":
                 table.add_row(escape(printable(name, 60)), "\n".join(shown))
         console.print(table)
-    for table in report_tables(facts["holdout"]):
+    if lines := tried_lines(saved.regressor.history_):
+        console.print(table_of(lines, *TRIED, title="tried"))
+    for table in report_tables(facts["cv"], facts["holdout"]):
         console.print(table)
 
 
@@ -85,6 +88,7 @@ def describe(saved: SavedModel) -> dict[str, Any]:
         },
         "likelihood": dict(_likelihood(saved)),
         "holdout": fit.get("holdout"),
+        "cv": fit.get("cv"),
     }
 
 

@@ -48,10 +48,14 @@ _TRAINING = {
 
 
 def model_options(
-    *owners: type, without: Collection[str] = (), spec: type = ModelSpec
+    *owners: type,
+    without: Collection[str] = (),
+    spec: type = ModelSpec,
+    classes: type | None = None,
 ) -> list[Any]:
     """An option for each field of the ``owners`` that the specification has a sentence of help for,
-    and for those of training; its value is ``None`` where it is not given.
+    and for those of training; its value is ``None`` where it is not given. Help says which defaults
+    are others for ``classes``.
 
     >>> from deepwishart.estimators import DeepKernelRegressor
     >>> [option.opts for option in model_options(DeepKernelRegressor)][:2]
@@ -60,24 +64,30 @@ def model_options(
     model = {each.name: each.metadata["help"] for each in fields(spec) if each.metadata}
     model["n_inducing"] = model["num_inducing"]
     asked = [each for owner in owners for each in fields(owner) if each.name not in without]
-    options = [_option(each, model[each.name], "Model") for each in asked if each.name in model]
-    options += [
-        _option(each, _TRAINING[each.name], "Training") for each in asked if each.name in _TRAINING
+    others = {each.name: each.default for each in fields(classes)} if classes else {}
+    options = [
+        _option(each, known[each.name], panel, others.get(each.name, each.default))
+        for panel, known in (("Model", model), ("Training", _TRAINING))
+        for each in asked
+        if each.name in known
     ]
     made = typer.Typer(add_completion=False)
     made.command()(make_dataclass("Options", options))
     return list(typer.main.get_command(made).params)
 
 
-def _option(field: Field[Any], sentence: str, panel: str) -> tuple[str, Any, Any]:
+def _option(
+    field: Field[Any], sentence: str, panel: str, for_classes: object
+) -> tuple[str, Any, Any]:
     """Name, type and option, as a field of a dataclass."""
     choices = {**CHOICES, "likelihood": tuple(LIKELIHOODS), "start": STARTS}.get(field.name, ())
     words, kinds = [sentence], set(re.findall(r"\w+", str(field.type)))
     if field.default == "auto":
-        words.append(_AUTO.get(field.name, ""))
+        words += [_AUTO[field.name]] if field.name in _AUTO else []
         choices = (*choices, "auto")
-    if field.default is not None:
-        words.append(f"By default {field.default}.")
+    usual = [] if field.default is None else [f"by default {field.default}"]
+    usual += [] if for_classes == field.default else [f"for classes {for_classes}"]
+    words += [f"{', '.join(usual).capitalize()}."] if usual else []
     more: dict[str, Any] = {"help": " ".join(words), "rich_help_panel": panel}
     kind: Any = next((each for each in (bool, int, float) if each.__name__ in kinds), str)
     if kind is int and "str" in kinds:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from deepwishart.cli.errors import note
+from deepwishart.cli.errors import name_options, note
 
 if TYPE_CHECKING:
     from deepwishart.tables import TableFile
@@ -114,6 +114,11 @@ def taking_lists(*words: str, numbers: tuple[str, ...] = ()) -> type[ListCommand
     return type("Command", (ListCommand,), {"lists": lists})
 
 
+def flags(command: Any) -> dict[str, str]:
+    """The options of a command by the names of its parameters."""
+    return {each.name: each.opts[0] for each in command.params}
+
+
 class ModelCommand(ListCommand):
     """A command with options besides its own that take seconds to import: they are made when it is
     run or asked for help, and it finds their values, ``None`` where none is given, in
@@ -138,4 +143,9 @@ class ModelCommand(ListCommand):
 
     def invoke(self, ctx: Any) -> Any:
         ctx.obj = {option.name: ctx.params.pop(option.name) for option in self.made}
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except ValueError as error:
+            if not hasattr(error, "problems"):  # of a table, whose columns may have any name
+                error.args = (name_options(error, flags(self)),)
+            raise

@@ -187,7 +187,13 @@ def _output(out: Path | None) -> Iterator[Callable[[pl.DataFrame], None]]:
 
     count = itertools.count()
     if out is None:
-        yield lambda frame: frame.write_csv(sys.stdout.buffer, include_header=not next(count))
+
+        def show(frame: pl.DataFrame) -> None:
+            text = frame.write_csv(include_header=not next(count))
+            sys.stdout.buffer.write(text.encode())
+            sys.stdout.flush()  # polars' own errors do not say that whoever reads has gone
+
+        yield show
         return
     beside = tempfile.TemporaryDirectory(prefix=".", suffix=PARTIAL, dir=out.absolute().parent)
     with beside as folder:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +41,7 @@ class Prepared(NamedTuple):
     encoder: TableEncoder
     train: Rows
     test: Rows
+    numbers: list[int]  # of these rows in the table, from 1
     classes: tuple[str, ...]  # labels, if the target names classes
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
@@ -50,9 +53,23 @@ def targets_of(y: np.ndarray) -> np.ndarray:
     return y[:, 0] if y.shape[1] == 1 else y
 
 
-def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> Prepared:
+@contextmanager
+def numbering(numbers: Sequence[int]) -> Iterator[None]:
+    """Errors that count rows from 0 in what they were given call them by these ``numbers``."""
+    try:
+        yield
+    except ValueError as error:
+        found = re.compile(r"\brow (\d+)")
+        error.args = (found.sub(lambda row: f"row {numbers[int(row[1])]}", str(error)),)
+        raise
+
+
+def prepare(
+    data: Path, settings: Mapping[str, Any], *, cv: int = 0, quiet: bool = False
+) -> list[Prepared]:
     """Read a table, leave out rows without a target and hold some out; all that is wrong comes in
-    one message."""
+    one message. The first has the rows held out that the settings ask for; then come ``cv`` others,
+    which hold every row out once."""
     reading = [settings[name] for name in ("separator", "decimal", "encoding")]
     with opened(data, *reading, quiet=quiet) as file:
         table, digest = file.read(), file.digest()
@@ -60,6 +77,7 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     problems, y = Problems(), np.zeros((len(table), 0))
     classes: tuple[str, ...] = ()
     named = dict.fromkeys([*targets, *settings["drop"], *settings["categorical"]])
+    named |= {settings["exposure"]: None} if settings["exposure"] else {}
     with problems:
         require_columns(table, named)
         if _names_classes(table, settings, missing):
@@ -73,8 +91,8 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
     left_out = int((~known).sum())
     notes = tuple(_notes(table, targets, classes, left_out, missing))
     table, y, rows = table.filter(known), y[known], (1 + np.flatnonzero(known)).tolist()
-    held_out = np.zeros(len(y), dtype=bool) if problems else _hold_out(y, settings, bool(classes))
-    with problems:
+
+    def divide(held_out: np.ndarray) -> Prepared:
         encoder = TableEncoder.fit(
             table,
             ignore=[each for each in (*targets, *settings["drop"]) if each in table.columns],
@@ -88,21 +106,31 @@ def prepare(data: Path, settings: Mapping[str, Any], *, quiet: bool = False) -> 
             missing=missing,
             rows=rows,
         )
+        problems.settle()
+        X = encoder.encode(table, rows)
+        values = X.to_numpy()
+        if not (values != values[0]).any():
+            raise TableError("Every input column is constant; there is nothing to predict from.")
+        for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
+            with numbering(rows):
+                check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
+        told = np.array(classes)[y.astype(int)] if classes else y
+        train, test = ((X.filter(each), told[each]) for each in (~held_out, held_out))
+        numbers = [rows[each] for each in np.argsort(held_out, kind="stable")]
+        return Prepared(encoder, train, test, numbers, classes, digest, left_out, notes)
+
+    none = np.zeros(len(y), dtype=bool)
+    parts = [none] if problems else _hold_out(y, settings, bool(classes), cv)
+    with problems:
+        divided = [divide(part) for part in parts]
     problems.settle()
-    X = encoder.encode(table, rows)
-    values = X.to_numpy()
-    if not (values != values[0]).any():
-        raise TableError("Every input column is constant; there is nothing to predict from.")
-    for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
-        check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
-    if classes:
-        y = np.array(classes)[y.astype(int)]
-    train, test = ((X.filter(each), y[each]) for each in (~held_out, held_out))
-    return Prepared(encoder, train, test, classes, digest, left_out, notes)
+    return divided
 
 
-def _hold_out(y: np.ndarray, settings: Mapping[str, Any], classes: bool) -> np.ndarray:
-    """Which rows to hold out: at least one if there is a fraction."""
+def _hold_out(
+    y: np.ndarray, settings: Mapping[str, Any], classes: bool, cv: int
+) -> Iterator[np.ndarray]:
+    """Which rows to hold out: at least one if there is a fraction; then each of ``cv`` parts."""
     fraction = settings["holdout"]
     count = max(1, round(fraction * len(y))) if fraction else 0
     if len(y) - count < 2:
@@ -110,11 +138,15 @@ def _hold_out(y: np.ndarray, settings: Mapping[str, Any], classes: bool) -> np.n
             f"The table has {len(y)} rows; at least two have to be left to train on besides the "
             f"{count} held out."
         )
+    if cv and not 2 <= cv <= len(y) // 2:
+        most = len(y) // 2
+        raise TableError(f"--cv {cv}: {len(y)} rows can be divided into 2 to {most} parts.")
     order = np.random.default_rng(settings["random_state"]).permutation(len(y))
-    held_out = np.isin(np.arange(len(y)), order[:count])
-    if classes:  # rows of classes with none to train on are not held out
-        held_out &= np.isin(y[:, 0], y[~held_out, 0])
-    return held_out
+    for part in (order[:count], *(np.array_split(order, cv) if cv else ())):
+        held_out = np.isin(np.arange(len(y)), part)
+        if classes:  # rows of classes with none to train on are not held out
+            held_out &= np.isin(y[:, 0], y[~held_out, 0])
+        yield held_out
 
 
 def _names_classes(

@@ -71,6 +71,7 @@ def run(
 
     Exit codes: 0 all runs have results; 1 some failed; 2 wrong usage; 130 interrupted.
     """
+    from deepwishart._support.arguments import whole_number
     from deepwishart.reproduction import sweeps
     from deepwishart.reproduction.datasets import load
 
@@ -81,6 +82,9 @@ def run(
 
     execution, options = sweeps.Execution(**take(sweeps.Execution)), take(sweeps.Settings)
     settings = sweeps.Settings(given, **options)
+    for name, value in {**asdict(execution), **options}.items():
+        if isinstance(value, int):  # better to refuse a count once than in every run
+            whole_number(name, value)
     specs = _plan(datasets, processes, depths, splits, seeds, protocol, settings)
     store = sweeps.ResultsStore(out)
     if dry_run:
@@ -146,14 +150,14 @@ def _plan(
     chosen = tuple(dict.fromkeys(processes or ("dwp", "dgp")))
     check_choice("start", settings.start, STARTS)
     version = settings_version(settings, asdict(Protocol.named(protocol, 1)))
-    layers = parse_numbers(depths or ["2-5"], "depths")
+    layers = parse_numbers(depths or ["2-5"], "--depths")
     for process in chosen:
         for what, value, usual, owners in (
             ("posterior", settings.model.get("posterior", "bartlett"), "bartlett", ["dwp"]),
             ("start", settings.start, "inputs", ["dwp", "dgp"]),
         ):
             if value != usual and process not in owners:
-                fits = f"{what}: {value} is for {' and '.join(owners)}"
+                fits = f"--{what} {value} is for {' and '.join(owners)}"
                 raise CommandError(f"{fits}; leave {process} out with --processes.")
         for depth in layers:
             structure(RunSpec("", 0, process, depth, protocol=protocol), settings)
@@ -162,8 +166,8 @@ def _plan(
         {name: source.num_splits(name) for name in names or datasets.names()},
         processes=chosen,
         depths=layers,
-        splits=parse_numbers(splits, "splits") if splits else None,
-        seeds=parse_numbers(seeds or ["0"], "seeds"),
+        splits=parse_numbers(splits, "--splits") if splits else None,
+        seeds=parse_numbers(seeds or ["0"], "--seeds"),
         protocol=protocol,
         settings_version=version,
     )

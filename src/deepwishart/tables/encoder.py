@@ -104,7 +104,7 @@ class TableEncoder:
                     f"{len(table)} rows, too many to be categories. Leave it out with --drop "
                     f"{shown[1:-1]}, or insist with --categorical {shown[1:-1]}."
                 )
-            fill = _fill(values[name].gather(source), kind, categories) if impute else None
+            fill = _fill(values[name][source], kind, categories) if impute else None
             dates = _choose_parts(values[name]) if kind == "date" else {}
             columns.append(Column(name, kind, categories, fill, **dates))
         encoder = cls(tuple(columns), tuple(missing))

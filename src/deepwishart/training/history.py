@@ -41,9 +41,9 @@ class History:
             ``"converged"`` (L-BFGS has found a maximum), ``"interrupt"`` (Ctrl-C), ``"error"`` (a
             :class:`~deepwishart.training.TrainingError`), or ``None`` while it runs.
         recoveries: steps that failed and were tried again from an earlier state.
-        tried: models that were trained before one was kept, each with its ``likelihood``,
-            ``depth``, ``num_inducing``, ``elbo``, ``standard_error``, ``steps`` and ``seconds``;
-            empty where there was no choice.
+        tried: models that were trained before one was kept, each with its ``kernel``,
+            ``likelihood``, ``depth``, ``num_inducing``, ``elbo``, ``standard_error``, ``steps`` and
+            ``seconds``.
 
     >>> history = History()
     >>> for step in range(4):
