@@ -31,7 +31,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from deepwishart import __version__
-from deepwishart._support.files import sync_directory, write_atomically
+from deepwishart._support.files import printable, sync_directory, write_atomically
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "read_model", "write_model"]
 
@@ -45,7 +45,11 @@ _LARGEST_JSON = 2**28  # bytes; the history of a million steps has half of that
 
 
 class ModelFileError(ValueError):
-    """A model that cannot be written or read; the message says what to do."""
+    """A model that cannot be written or read; the message says what to do. Names of files and
+    what they hold appear in it without control characters."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 def write_model(

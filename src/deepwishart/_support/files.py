@@ -1,4 +1,4 @@
-"""Files that are whole or not there, even if the power fails."""
+"""Files that are whole or not there, even if the power fails, and what they are called."""
 
 from __future__ import annotations
 
@@ -32,3 +32,15 @@ def sync_directory(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def printable(text: str, most: int = 2000) -> str:
+    r"""Text from files and names as a terminal may see it: no control characters, and no endless
+    lines.
+
+    >>> printable("a\tb\x1b[2J"), printable("x" * 9, 3)
+    ('a b\\x1b[2J', 'xxx...')
+    """
+    line = " ".join(text.split())
+    line = line if len(line) <= most else f"{line[:most]}..."
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)

@@ -23,6 +23,8 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from deepwishart._support.files import printable
+
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 _SCREENFUL = 20
 
@@ -68,17 +70,6 @@ class FriendlyGroup(TyperGroup):
             if len(problems) > _SCREENFUL:
                 note(f"... and {len(problems) - _SCREENFUL} more.")
         sys.exit(code)
-
-
-def printable(text: str, most: int = 2000) -> str:
-    r"""Text from files and names as a terminal may see it: no control characters, not for ever.
-
-    >>> printable("a\tb\x1b[2J"), printable("x" * 9, 3)
-    ('a b\\x1b[2J', 'xxx...')
-    """
-    line = " ".join(text.split())
-    line = line if len(line) <= most else f"{line[:most]}..."
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
 def note(message: str) -> None:

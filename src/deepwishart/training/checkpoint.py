@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from deepwishart._support.arguments import whole_number
-from deepwishart._support.files import PARTIAL, write_atomically
+from deepwishart._support.files import PARTIAL, printable, write_atomically
 from deepwishart.training.protocol import Protocol
 
 FORMAT = "deepwishart checkpoint 2"
@@ -31,6 +31,9 @@ MODEL = "model."
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be used: damaged, of another format, or of another run."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class CheckpointWarning(UserWarning):
