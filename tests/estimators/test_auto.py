@@ -44,7 +44,7 @@ def test_what_is_kept_has_the_highest_bound(chosen):
 
 def test_of_many_rows_some_choose_the_kernel(monkeypatch):
     """A rough function is given a rough kernel by a part of the rows, and all rows train it."""
-    monkeypatch.setattr(base, "_ALL_ROWS", 100)
+    monkeypatch.setattr(base, "ALL_ROWS", 100)
     monkeypatch.setattr(base, "_KERNEL_ROWS", 80)
     X = np.random.default_rng(0).uniform(-2, 2, (150, 1))
     y = np.abs(np.abs(X[:, 0]) - 1.0) + np.sign(X[:, 0])

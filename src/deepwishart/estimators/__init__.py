@@ -10,7 +10,7 @@ Estimators, the sweeps over the paper's experiments and the demonstrations all g
     (scores,) = score(scaled.predict(X_test), y_test)  # in the units of y
 """
 
-from deepwishart.estimators.base import DeepKernelEstimator, inducing_points
+from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.classifier import ClassPredictive, DeepKernelClassifier, number_classes
 from deepwishart.estimators.evaluation import (
     Bound,
@@ -23,6 +23,7 @@ from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
 from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
 from deepwishart.estimators.search import Fitted, search_model
+from deepwishart.training import inducing_points
 
 __all__ = [
     "Bound",

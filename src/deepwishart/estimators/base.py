@@ -34,10 +34,12 @@ from deepwishart.persistence import read_model, write_model
 from deepwishart.predict import Predictive
 from deepwishart.spec import ModelSpec
 from deepwishart.training import (
+    ALL_ROWS,
     History,
     Protocol,
     adjust_protocol,
     checkpoint_store,
+    inducing_points,
     make_progress,
     model_options,
     run_training,
@@ -46,11 +48,7 @@ from deepwishart.training import (
 
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 _FAR = 100.0  # in standard deviations
-_FEWEST = 100
-_ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
 _KERNEL_ROWS = 1_000  # of more rows, so many choose the kernel
-_SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
-_DEEP_WORK = 2e7  # and of hidden layers, of which many samples are drawn
 # Inputs (N, num_features), targets (N, D), and log exposures (N, 1) of counts.
 Data = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -179,7 +177,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             spec = self._make_spec(len(data[0]), self.depth, kernels[0], likelihoods[0])
             return self._train_new(data, spec)
         tried: list[dict[str, Any]] = []
-        if len(kernels) > 1 and len(data[0]) > _ALL_ROWS:
+        if len(kernels) > 1 and len(data[0]) > ALL_ROWS:
             chosen = np.random.RandomState(self.seed_).permutation(len(data[0]))[:_KERNEL_ROWS]
             some = tuple(None if each is None else each[chosen] for each in data)
             found = self._search(cast(Data, some), kernels, likelihoods[:1], deepest=1)
@@ -410,21 +408,3 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 f"warm_start=True continues a model of targets of shape {shape}, got "
                 f"{targets.shape}. Set warm_start=False to start a new model."
             )
-
-
-def inducing_points(num_rows: int, depth: int, collapsed: bool = True) -> int:
-    r"""The number P of inducing points that pays, at a cost of about :math:`P^2 N` per step.
-
-    A single integrated layer has all rows up to 1,500, when it is the exact Gaussian process, and
-    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 2e7, and
-    no more than half of the rows. There are at least 100, as far as there are rows; and no more
-    where the output layer is learned.
-
-    >>> [inducing_points(1_000, depth) for depth in (1, 2)], inducing_points(300, 2)
-    ([1000, 141], 150)
-    """
-    if depth == 1 and collapsed and num_rows <= _ALL_ROWS:
-        return num_rows
-    work = 0.0 if not collapsed else _SHALLOW_WORK if depth == 1 else _DEEP_WORK
-    affordable = math.isqrt(int(work / num_rows))
-    return min(num_rows, max(_FEWEST, min(affordable, num_rows if depth == 1 else num_rows // 2)))

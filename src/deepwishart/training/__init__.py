@@ -17,9 +17,16 @@ from deepwishart.training.history import (
     still_rising,
 )
 from deepwishart.training.loop import run_training, start_from_shallow, train
-from deepwishart.training.protocol import Protocol, adjust_protocol, model_options
+from deepwishart.training.protocol import (
+    ALL_ROWS,
+    Protocol,
+    adjust_protocol,
+    inducing_points,
+    model_options,
+)
 
 __all__ = [
+    "ALL_ROWS",
     "Checkpoint",
     "CheckpointError",
     "CheckpointStore",
@@ -31,6 +38,7 @@ __all__ = [
     "adjust_protocol",
     "checkpoint_store",
     "has_settled",
+    "inducing_points",
     "make_progress",
     "model_options",
     "run_training",

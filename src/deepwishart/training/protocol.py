@@ -175,6 +175,10 @@ _PROTOCOLS["converged"] = _PROTOCOLS["fast"].replace(
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000
 COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py
 _WORK = 1e8  # samples times inducing points squared times rows of a step on all rows
+ALL_ROWS = 1_500  # up to here a single layer has all rows for inducing points
+_FEWEST = 100
+_SHALLOW_WORK = 4e8  # largest P^2 N of a single layer with more rows
+_DEEP_WORK = 2e7  # and of hidden layers, of which many samples are drawn
 _PAPER_MIXING = 0.018  # sigmoid(-4), where the paper's experiments start
 
 
@@ -193,6 +197,24 @@ def model_options(protocol: Protocol | str, num_rows: int, output: str = "auto")
         whole = not isinstance(protocol, Protocol) or (protocol.batch_size or num_rows) >= num_rows
         output = "collapsed" if small and whole and not paper else "inducing"
     return {"output": output, "mixing": _PAPER_MIXING} if paper else {"output": output}
+
+
+def inducing_points(num_rows: int, depth: int, collapsed: bool = True) -> int:
+    r"""The number P of inducing points that pays, at a cost of about :math:`P^2 N` per step.
+
+    A single integrated layer has all rows up to 1,500, when it is the exact Gaussian process, and
+    then as many as keep :math:`P^2 N` at 4e8. Hidden layers have as many as keep it at 2e7, and
+    no more than half of the rows. There are at least 100, as far as there are rows; and no more
+    where the output layer is learned.
+
+    >>> [inducing_points(1_000, depth) for depth in (1, 2)], inducing_points(300, 2)
+    ([1000, 141], 150)
+    """
+    if depth == 1 and collapsed and num_rows <= ALL_ROWS:
+        return num_rows
+    work = 0.0 if not collapsed else _SHALLOW_WORK if depth == 1 else _DEEP_WORK
+    affordable = math.isqrt(int(work / num_rows))
+    return min(num_rows, max(_FEWEST, min(affordable, num_rows if depth == 1 else num_rows // 2)))
 
 
 def adjust_protocol(
