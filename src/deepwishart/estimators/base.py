@@ -226,12 +226,12 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             kernel = KERNELS[0]
         dwp, collapsed = self.process == "dwp", chosen["output"] == "collapsed"
         auto = {"posterior": "bartlett", "inputs": "first", "bound": "titsias2009"}
-        if dwp and not paper:
+        if dwp and depth > 1 and not paper:
             auto["posterior"] = "anchored" if collapsed else "rows_columns"
         if collapsed and not paper:
             auto["bound"] = "tight"
             joins = isinstance(kernel, str) and isinstance(make_kernel(kernel), Stationary)
-            if joins and self.ard and self.process in ("dwp", "dgp"):
+            if joins and depth > 1 and self.ard and self.process in ("dwp", "dgp"):
                 auto["inputs"] = "all"
         chosen |= {name: each for name, each in auto.items() if getattr(self, name) == "auto"}
         chosen |= {"depth": depth, "num_inducing": points}
