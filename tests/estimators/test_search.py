@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import deepwishart as dw
-from deepwishart.estimators import Bound, Fitted, ScaledModel, inducing_points, search_model
+from deepwishart.estimators import Bound, Fitted, ScaledModel, search_model
 from deepwishart.estimators.search import start_near
 from deepwishart.spec import ModelSpec
-from deepwishart.training import History, TrainingError
+from deepwishart.training import History, TrainingError, inducing_points
 
 X = np.linspace(-1.0, 1.0, 20)[:, None]
 PLAIN, NOISE, ROUGH = "gaussian", "heteroscedastic_t", "matern32"

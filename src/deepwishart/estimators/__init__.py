@@ -23,7 +23,6 @@ from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
 from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
 from deepwishart.estimators.search import Fitted, search_model
-from deepwishart.training import inducing_points
 
 __all__ = [
     "Bound",
@@ -37,7 +36,6 @@ __all__ = [
     "ScaledModel",
     "Standardiser",
     "estimate_elbo",
-    "inducing_points",
     "number_classes",
     "score",
     "score_constant",

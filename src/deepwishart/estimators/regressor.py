@@ -42,7 +42,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             best is kept (:func:`deepwishart.estimators.search_model`).
         width: degrees of freedom of the hidden layers; ``None``: the number of features.
         n_inducing: number of inducing points; at most as many as distinct rows are used.
-            ``"auto"``: as many as pay (:func:`deepwishart.estimators.inducing_points`); a single
+            ``"auto"``: as many as pay (:func:`deepwishart.training.inducing_points`); a single
             layer has all rows up to 1,500.
         kernel: a name from :func:`deepwishart.kernels.names`, or a kernel to copy for every layer.
             ``"auto"``: of the squared exponential, Matérn 5/2 and 3/2 and the rational quadratic,
