@@ -59,13 +59,14 @@ class TestSums:
 def test_sums_are_what_they_are_called():
     K, x, y, *scales = inputs(6, 11, (3,), (3,))
     kernel = GaussianKernel(x, y, *scales)
-    gram, products = sums(K, x, y, *scales)
+    gram, products, squares = sums(K, x, y, *scales)
     A = torch.linalg.solve_triangular(torch.linalg.cholesky(K), kernel.form(), upper=False)
     torch.testing.assert_close(gram, A @ A.mT)
     torch.testing.assert_close(products, A @ targets(11, K.dtype))
+    torch.testing.assert_close(squares, A.square().sum(-2))
     assert torch.equal(gram, gram.mT)
     formed = row_sums(K, cholesky_inverse(K)[1], kernel.form(), targets(11, K.dtype))
-    assert_close(formed, [gram, products], 1e-12)
+    assert_close(formed, [gram, products, squares], 1e-12)
 
 
 def evidence_inputs(batch: tuple[int, ...], columns: int) -> list[torch.Tensor]:

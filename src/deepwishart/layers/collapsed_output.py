@@ -118,9 +118,9 @@ class CollapsedOutputLayer(KernelOutputLayer):
     ) -> CollapsedSample:
         inducing = inducing if self.inducing_inputs is None else self.inducing_inputs
         covariance = self.covariance(inducing)
-        # The linear bound is made of sums over rows alone, which know the factor's gradient.
-        known = covariance if self.tight else covariance.detach()
-        inverse = linalg.factor(known, what=f"the kernel matrix of {self.name}").inverse
+        # Sums over rows know the factor's gradient.
+        what = f"the kernel matrix of {self.name}"
+        inverse = linalg.factor(covariance.detach(), what=what).inverse
         return CollapsedSample(self, inducing, covariance, inverse, covariance.new_zeros(()))
 
 
@@ -136,11 +136,9 @@ class CollapsedSample(OutputSample):
 
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         cross, own = self.layer.row_covariance(self.inputs, rows)
-        gram, products = row_sums(self.covariance, self.inverse, cross, targets)
+        gram, products, known = row_sums(self.covariance, self.inverse, cross, targets)
         noise, number = _noise(likelihood), targets.new_tensor(targets.shape[0])
         if self.layer.tight:
-            # As squares of a product: quadratic forms round by more than the noise may be.
-            known = (self.inverse @ formed(cross)).square().sum(-2)
             unexplained = (own - known).clamp_min(0.0).unsqueeze(-1)
             loss = 0.5 * (unexplained / noise).log1p().sum(-2)
         else:
@@ -163,7 +161,6 @@ class CollapsedSample(OutputSample):
         if summary is None:
             raise ValueError(f"{self.layer.name} predicts from the sums over its training rows.")
         sums, noise = _Sums(*summary), _noise(likelihood)
-        inverse = self.inverse.detach()
         eye = torch.eye(sums.gram.shape[-1], dtype=noise.dtype, device=noise.device)
         inner = sums.gram.unsqueeze(-3) / noise[:, None, None] + eye
         fitted = linalg.factor(inner, what=f"the posterior of {self.layer.name}").inverse
@@ -174,7 +171,7 @@ class CollapsedSample(OutputSample):
         rounding = precision / max(self.layer.jitter, precision) * prior
         by_forms = prior.dtype == torch.float64 and bool(rounding < _HIDDEN * noise.min())
         weights = weights.squeeze(-1).mT
-        known = self.layer, self.inputs, self.log_ratio, inverse
+        known = self.layer, self.inputs, self.log_ratio, self.inverse
         return CollapsedFunction(*known, fitted, weights, by_forms)
 
 

@@ -11,17 +11,17 @@ from torch.autograd.function import once_differentiable
 
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import Cross, GaussianKernel
-from deepwishart.numerics.operation import compiled, operation, or_zero
+from deepwishart.numerics.operation import compiled, contiguous, operation, or_zero
 
 __all__ = ["explained", "row_sums"]
 
 
 def row_sums(
     kernel: Tensor, inverse: Tensor, cross: Cross, targets: Tensor
-) -> tuple[Tensor, Tensor]:
-    r""":math:`A A^\top`, ``(..., P, P)``, and :math:`A y`, ``(..., P, D)``, with
-    :math:`A = L^{-1} K_{it}` and :math:`K_{ii} = L L^\top`; the gradient goes past the factor to
-    :math:`K_{ii}`.
+) -> tuple[Tensor, Tensor, Tensor]:
+    r""":math:`A A^\top`, ``(..., P, P)``, :math:`A y`, ``(..., P, D)``, and :math:`|a_t|^2` of each
+    column, ``(..., N)``, with :math:`A = L^{-1} K_{it}` and :math:`K_{ii} = L L^\top`; the gradient
+    goes past the factor to :math:`K_{ii}`.
 
     Args:
         kernel: :math:`K_{ii}` with jitter, ``(..., P, P)``.
@@ -31,13 +31,13 @@ def row_sums(
 
     >>> one = torch.ones(1, 1)
     >>> row_sums(4 * one, 0.5 * one, torch.tensor([[2.0, 4.0]]), torch.ones(2, 1))
-    (tensor([[5.]]), tensor([[3.]]))
+    (tensor([[5.]]), tensor([[3.]]), tensor([1., 4.]))
     """
     if isinstance(cross, GaussianKernel):
         return gaussian_sums(kernel, inverse.detach(), targets, *cross.parts)
     lower = linalg.cholesky(kernel, what="the kernel matrix of the output layer")
     projected = linalg.solve_lower(lower, cross)
-    return projected @ projected.mT, projected @ targets
+    return projected @ projected.mT, projected @ targets, projected.square().sum(-2)
 
 
 def plain_gaussian_sums(
@@ -48,7 +48,7 @@ def plain_gaussian_sums(
     right: Tensor,
     log_height: Tensor,
     log_lengthscale: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """The definition of :func:`row_sums` with a kernel matrix that is not yet formed."""
     cross = GaussianKernel(left, right, log_height, log_lengthscale).form()
     return row_sums(kernel, inverse, cross, targets)
@@ -60,45 +60,52 @@ gaussian_sums = operation(plain_gaussian_sums)
 @compiled(plain_gaussian_sums)
 def _(
     kernel: Tensor, inverse: Tensor, targets: Tensor, left: Tensor, right: Tensor, *scales: Tensor
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     K, H, x, y = linalg.flatten_all(kernel, inverse, left, right)
     found = GaussianSums.apply(K, H, targets.contiguous(), x, y, *scales)
-    gram, products = linalg.unflatten(found, kernel, left, right)
-    return gram, products
+    gram, products, squares = linalg.unflatten(found, kernel, left, right)
+    return gram, products, squares
 
 
 class GaussianSums(torch.autograd.Function):
-    r""":math:`(K_{ii}, K_{it}) \mapsto (T, c) = (A A^\top, A y)`, :math:`A = H K_{it}`.
+    r""":math:`(K_{ii}, K_{it}) \mapsto (T, c, s) = (A A^\top, A y, (|a_t|^2)_t)`,
+    :math:`A = H K_{it}`.
 
-    With :math:`S = \bar T + \bar T^\top`, :math:`\bar A = S A + \bar c y^\top` and
-    :math:`\bar K_{it} = H^\top \bar A`: one product of size :math:`P^2 N`, :math:`H^\top S` being
-    formed first. As functions of :math:`K_{ii}`, :math:`T = H \Phi H^\top` and :math:`c = H \psi`
-    with sums :math:`\Phi, \psi` that do not know :math:`H`, and :math:`dH = -\Phi_{1/2}(X) H`
+    With :math:`S = \bar T + \bar T^\top`, :math:`\bar A = S A + \bar c y^\top + 2 A
+    \operatorname{diag}(\bar s)` and :math:`\bar K_{it} = H^\top \bar A`. As functions of
+    :math:`K_{ii}`, :math:`A = H K_{it}` and :math:`dH = -\Phi_{1/2}(X) H`
     (:class:`~deepwishart.numerics.linalg.CholeskyInverse`), so that
 
-    .. math:: M = -(S T + \bar c c^\top), \qquad
-              \bar K_{ii} = H^\top \tfrac12 (\Phi_{1/2}(M) + \Phi_{1/2}(M)^\top) H
+    .. math:: M = -\bar A A^\top = -\big(S T + \bar c c^\top
+              + 2 A \operatorname{diag}(\bar s) A^\top\big), \qquad
+              \bar K_{ii} = H^\top \tfrac12 (\Phi_{1/2}(M) + \Phi_{1/2}(M)^\top) H .
 
-    takes products of size :math:`P^3` only. Forward, :math:`A` uses that :math:`H` is triangular
-    and :math:`T` that it is symmetric: together about one :math:`P^2 N` product. The features of
-    :math:`K_{it}` and its scales receive :math:`\bar K_{it}` as in
+    Without :math:`\bar s` there is one product of size :math:`P^2 N`, :math:`H^\top S` being formed
+    first, and those of :math:`K_{ii}` have size :math:`P^3` only; :math:`\bar s` adds another, in
+    two halves: a symmetric and a triangular one. Forward, :math:`A` uses that :math:`H` is
+    triangular and :math:`T` that it is symmetric: together about one :math:`P^2 N` product. The
+    features of :math:`K_{it}` and its scales receive :math:`\bar K_{it}` as in
     :class:`~deepwishart.numerics.gaussian.GaussianSquare`.
     """
 
     @staticmethod
-    def forward(ctx: Any, kernel: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, kernel: Tensor, *inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         inverse, targets, _, _, *scales = inputs
-        gram, products, projected, cross, a, b = torch.ops.deepwishart.row_sums_forward(*inputs)
+        gram, products, squares, *rest = torch.ops.deepwishart.row_sums_forward(*inputs)
+        projected, cross, a, b = rest
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(inverse, targets, a, b, *scales, cross, projected, gram, products)
-        return gram, products
+        return gram, products, squares
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        *kept, gram, products = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        gram, products = saved[-2:]
         slopes = or_zero(gradients[0], gram), or_zero(gradients[1], products)
-        kernel, *rest = torch.ops.deepwishart.row_sums_backward(*kept, gram, products, *slopes)
+        kernel, *rest = torch.ops.deepwishart.row_sums_backward(
+            *saved, *slopes, contiguous(gradients[2])
+        )
         return kernel, None, None, *rest
 
 
