@@ -29,12 +29,6 @@ int32_t covariance_factor(const double* C, const double* precision, double* G, i
   return 0;
 }
 
-// What is below the diagonal, and zeros.
-void below_diagonal(const double* given, double* out, int64_t size, int64_t width) {
-  for (int64_t i = 0; i < size; ++i)
-    for (int64_t j = 0; j < width; ++j) out[i * width + j] = j < i ? given[i * width + j] : 0.0;
-}
-
 // What is returned for rows and the gradient is that of wishart_draw_forward, and G,
 // W = G^T Lambda q, Z = mask * (W + epsilon) and q = v - L D.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
@@ -122,8 +116,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backwar
     const double* gw = grad_weights ? from<double>(*grad_weights, s) : nullptr;
     double *l = into<double>(along, s), *gu = into<double>(to_pull, s);
     double *gq = into<double>(to_missing, s), *M = into<double>(middles, s);
-    Scratch<double> scratch(4 * narrow);
-    double *gA = scratch.data(), *gF = gA + narrow, *gZ = gF + narrow, *gW = gZ + narrow;
+    const int64_t wide = 2 * rank;
+    Scratch<double> scratch(7 * narrow);
+    double *gA = scratch.data(), *gF = gA + narrow, *gW = gF + narrow;
+    double *first = gW + narrow, *second = first + 2 * narrow;  // [gZ, W] and [Z, gW]
     double* S = into<double>(inner, s);
     const double *direct = from<double>(grad_root, s), *HA = from<double>(solved, s);
     for (int64_t i = 0; i < narrow; ++i) {
@@ -133,17 +129,24 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> anchored_draw_backwar
     if (gw)
       gemm<double>(true, false, size, rank, size, 1, from<double>(inverse, own), size, gw, rank, 1,
                    gF, rank);
-    gemm<double>(true, false, size, rank, size, 1, G, size, gF, rank, 0, gZ, rank);
-    below_diagonal(gZ, gW, size, rank);
+    gemm<double>(true, false, size, rank, size, 1, G, size, gF, rank, 0, first, wide);
+    for (int64_t i = 0; i < size; ++i) {
+      double *left = first + i * wide, *right = second + i * wide;
+      for (int64_t j = 0; j < rank; ++j) {
+        const int64_t at = i * rank + j;
+        gW[at] = right[rank + j] = j < i ? left[j] : 0.0;
+        left[rank + j] = w[at];
+        right[j] = z[at];
+      }
+    }
     gemm<double>(false, false, size, rank, size, 1, G, size, gW, rank, 0, gu, rank);
     gemm<double>(false, false, size, rank, size, 1, from<double>(precision), size, gu, rank, 0, gq,
                  rank);
     for (int64_t i = 0; i < narrow; ++i) gF[i] -= gq[i];
     gemm<double>(true, false, size, rank, size, 1, from<double>(lower, own), size, gF, rank, 0, l,
                  rank);
-    gemm<double>(false, true, size, size, rank, -1, gA, rank, A, rank, 0, M, size);
-    gemm<double>(false, true, size, size, rank, 1, gZ, rank, z, rank, 0, S, size);
-    gemm<double>(false, true, size, size, rank, 1, w, rank, gW, rank, 1, S, size);
+    lower_of_product<double>(-1, gA, A, M, size, rank);
+    lower_of_product<double>(1, first, second, S, size, wide);
     for (int64_t i = 0; i < size; ++i) {
       for (int64_t j = 0; j < rank; ++j) M[i * size + j] += l[i * rank + j] * A[j * rank + j];
       M[i * size + i] -= d * std::min(i, rank);

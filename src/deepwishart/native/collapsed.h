@@ -13,18 +13,6 @@
 
 namespace {
 
-// A B^T where it is known to be symmetric: blocks on and below the diagonal, then mirrored.
-template <typename T>
-void symmetric_product(const T* a, const T* b, T* out, int64_t size, int64_t rows) {
-  constexpr int64_t block = 48;
-  for (int64_t k = 0; k < size; k += block) {
-    const int64_t high = std::min(block, size - k);
-    gemm<T>(false, true, high, k + high, rows, 1, a + k * rows, rows, b, rows, 0, out + k * size,
-            size);
-  }
-  mirror(out, size);
-}
-
 // T = A A^T, c = A y and the squares |a_t|^2 of the columns of A = H K_it, and for the gradient A and
 // K_it with its scaled features.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> row_sums_forward(
@@ -45,7 +33,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> row_sums_forw
     T* A = part.in<T>(projected, size);
     trapezoidal_product(false, from<T>(inverse, part.sample), cross.form<T>(part), A, size, size,
                         rows);
-    symmetric_product(A, A, into<T>(gram, i), size, rows);
+    lower_of_product<T>(1, A, A, into<T>(gram, i), size, rows);
+    mirror(into<T>(gram, i), size);
     gemm<T>(false, false, size, width, rows, 1, A, rows, from<T>(targets) + part.begin * width, width,
             0, into<T>(sums, i), width);
     column_dots(A, A, part.in<T>(squares, 1), size, rows);
@@ -85,7 +74,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> row_sums_backward(
     const T *A = part.in<T>(projected, size), *y = from<T>(targets) + part.begin * width;
     if (grad_squares) {
       scale_columns(A, part.in<T>(*grad_squares, 1), T(2), weighted, size, rows);
-      symmetric_product(weighted, A, into<T>(by_squares, i), size, rows);
+      lower_of_product<T>(1, weighted, A, into<T>(by_squares, i), size, rows);
     }
     T* whole = grad_squares ? weighted : grad;
     gemm<T>(false, false, size, rows, size, 1, from<T>(left, part.sample), size, A, rows,

@@ -172,6 +172,17 @@ void mirror(T* __restrict matrix, int64_t size) {
     for (int64_t j = 0; j < i; ++j) matrix[j * size + i] = matrix[i * size + j];
 }
 
+// alpha A B^T in blocks on and below the diagonal; what is above them is left undefined.
+template <typename T>
+void lower_of_product(T alpha, const T* a, const T* b, T* out, int64_t size, int64_t inner) {
+  constexpr int64_t block = 48;
+  for (int64_t k = 0; k < size; k += block) {
+    const int64_t high = std::min(block, size - k);
+    gemm<T>(false, true, high, k + high, inner, alpha, a + k * inner, inner, b, inner, 0,
+            out + k * size, size);
+  }
+}
+
 // left * right, or left^T * right, for left = [H; V] with lower-triangular H: by blocks of rows of H,
 // leaving out what is zero above its diagonal.
 template <typename T>
