@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -227,7 +228,12 @@ class ModelSpec:
         if index and self.inputs == "all":
             options["num_inputs"] = self.num_features
         kernel = _per_layer("kernel", _several(self.kernel), self.depth)[index]
-        return kernels.make(kernel, **options)
+        made = kernels.make(kernel, **options)
+        if index == 0 and isinstance(kernel, str) and isinstance(made, kernels.Stationary):
+            # Standardised rows of D columns are about sqrt(2 D) apart, where a kernel of
+            # lengthscale 1 is zero and has no slope.
+            made.log_lengthscale.data.fill_(math.log(max(1.0, math.sqrt(self.num_features) - 3.0)))
+        return made
 
     def make_likelihood(self) -> Likelihood:
         """How targets arise, in the model's precision."""

@@ -23,6 +23,7 @@ _FLAGS = {
 _AUTO = {
     "depth": "auto: as many as the bound asks for.",
     "n_inducing": "auto: by rows.",
+    "ard": "auto: by rows and columns.",
     "kernel": "auto: the one with which a single layer has the highest evidence.",
     "output": "auto: by rows.",
     "posterior": "auto: anchored, or rows_columns with output inducing.",
@@ -84,7 +85,7 @@ def _option(
     words, kinds = [sentence], set(re.findall(r"\w+", str(field.type)))
     if field.default == "auto":
         words += [_AUTO[field.name]] if field.name in _AUTO else []
-        choices = (*choices, "auto")
+        choices = (*choices, "auto") if choices else ()
     usual = [] if field.default is None else [f"by default {field.default}"]
     usual += [] if for_classes == field.default else [f"for classes {for_classes}"]
     words += [f"{', '.join(usual).capitalize()}."] if usual else []

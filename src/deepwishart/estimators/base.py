@@ -21,11 +21,11 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepwishart._support.arguments import resolve_device
-from deepwishart.estimators import checks, record
+from deepwishart.estimators import checks, few_rows, record
 from deepwishart.estimators.evaluation import estimate_elbo
 from deepwishart.estimators.relevance import relevance
 from deepwishart.estimators.scaled_model import ScaledModel
-from deepwishart.estimators.search import KERNELS, Fitted, search_model, start_near
+from deepwishart.estimators.search import DEEPEST, KERNELS, Fitted, search_model, start_near
 from deepwishart.kernels import Kernel, Stationary
 from deepwishart.kernels import make as make_kernel
 from deepwishart.likelihoods import Gaussian, Likelihood
@@ -48,7 +48,9 @@ from deepwishart.training import (
 
 _BELOW_NOTHING = 0.05  # per row; so much below the bound of knowing nothing is a failure
 _FAR = 100.0  # in standard deviations
+_FEW = 10  # rows say next to nothing about lengthscales and noise if they are fewer
 _KERNEL_ROWS = 1_000  # of more rows, so many choose the kernel
+_ROWS_PER_LENGTHSCALE = 10  # of fewer, one lengthscale may say more than many
 # Inputs (N, num_features), targets (N, D), and log exposures (N, 1) of counts.
 Data = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -68,7 +70,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     width: int | None = None
     n_inducing: int | str = "auto"
     kernel: str | Kernel = "squared_exponential"
-    ard: bool = True
+    ard: bool | str = "auto"
     output: str = "auto"
     posterior: str = "bartlett"
     n_samples: int | None = None
@@ -161,6 +163,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         self.spec_ = cast(ModelSpec, self.model_.spec).replace(num_inducing=asked)
         self._scaled.forget()
         if not continuing:
+            self._warn_about_few_rows(len(inputs))
             self._warn_about_outliers(data[1])
         self._warn_about_training(earlier)
         return self
@@ -171,45 +174,49 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             del self._scaled  # should training fail, no old model may answer for the new data
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_outputs_ = data[1].shape[1]
-        likelihoods = self._likelihoods()
-        kernels = self._kernels(len(data[0]), likelihoods[0])
-        if not isinstance(self.depth, str) and len(kernels) == 1:
-            spec = self._make_spec(len(data[0]), self.depth, kernels[0], likelihoods[0])
-            return self._train_new(data, spec)
+        rows = len(data[0])
+        likelihoods, deepest = self._likelihoods(), DEEPEST if isinstance(self.depth, str) else 1
+        if deepest == 1 or _few(rows, self.n_features_in_):
+            likelihoods, deepest = likelihoods[:1], 1
+        choices = {**self._single_choices(rows, likelihoods[0]), "likelihood": likelihoods}
+        if not isinstance(self.depth, str) and max(map(len, choices.values())) == 1:
+            only = {name: options[0] for name, options in choices.items()}
+            return self._train_new(data, self._make_spec(rows, self.depth, **only))
         tried: list[dict[str, Any]] = []
-        if len(kernels) > 1 and len(data[0]) > ALL_ROWS:
-            chosen = np.random.RandomState(self.seed_).permutation(len(data[0]))[:_KERNEL_ROWS]
+        if len(choices["kernel"]) > 1 and rows > ALL_ROWS:
+            chosen = np.random.RandomState(self.seed_).permutation(rows)[:_KERNEL_ROWS]
             some = tuple(None if each is None else each[chosen] for each in data)
-            found = self._search(cast(Data, some), kernels, likelihoods[:1], deepest=1)
-            tried = found.history.tried
-            kernels = [cast(ModelSpec, found.scaled.model.spec).kernel]
-        if isinstance(self.depth, str):
-            best = self._search(data, kernels, likelihoods)
-        else:
-            best = self._search(data, kernels, likelihoods[:1], deepest=1)
+            found = self._search(cast(Data, some), {**choices, "likelihood": likelihoods[:1]}, 1)
+            tried, spec = found.history.tried, cast(ModelSpec, found.scaled.model.spec)
+            choices |= {"ard": [spec.ard], "kernel": [spec.kernel]}
+        best = self._search(data, choices, deepest)
         best.history.tried[:0] = tried
         return best
 
-    def _kernels(self, rows: int, likelihood: str | Likelihood) -> list[Any]:
-        """Kernels for a single layer: several where L-BFGS finds the evidence of each."""
-        if self.kernel != "auto":
-            return [self.kernel]
-        single = isinstance(self.depth, str) or self.depth == 1
-        if single and isinstance(self.protocol, str) and self.protocol != "paper":
-            single = self._make_spec(rows, 1, KERNELS[0], likelihood).output == "collapsed"
-            return list(KERNELS if single else KERNELS[:1])
-        return list(KERNELS[:1])
+    def _single_choices(self, rows: int, likelihood: str | Likelihood) -> dict[str, list[Any]]:
+        """Lengthscales and kernels for a single layer: several where L-BFGS finds the evidence of
+        each. As many lengthscales as columns are fitted to many more rows only."""
+        ards, kernels, columns = [self.ard], [self.kernel], self.n_features_in_
+        search = isinstance(self.protocol, str) and self.protocol != "paper"
+        search = search and (isinstance(self.depth, str) or self.depth == 1)
+        if search:
+            spec = self._make_spec(rows, 1, KERNELS[0], likelihood, ard=True)
+            search = spec.output == "collapsed"
+        if self.ard == "auto":
+            alone = _few(rows, columns) and self.protocol != "paper"
+            both = search and columns > 1 and rows < _ROWS_PER_LENGTHSCALE * columns
+            ards = [False] if alone else [False, True] if both else [True]
+        if self.kernel == "auto":
+            kernels = list(KERNELS if search and rows >= _FEW else KERNELS[:1])
+        return {"ard": ards, "kernel": kernels}
 
-    def _search(
-        self, data: Data, kernels: list[Any], likelihoods: list[Any], **options: int
-    ) -> Fitted:
+    def _search(self, data: Data, choices: dict[str, list[Any]], deepest: int) -> Fitted:
         make = functools.partial(self._make_spec, len(data[0]))
         train = functools.partial(self._train_new, data)
-        choices = {"kernel": kernels, "likelihood": likelihoods}
-        return search_model(make, train, choices, len(data[0]), **options)
+        return search_model(make, train, choices, len(data[0]), deepest)
 
     def _make_spec(
-        self, rows: int, depth: int, kernel: str | Kernel, likelihood: str | Likelihood
+        self, rows: int, depth: int, kernel: str | Kernel, likelihood: str | Likelihood, ard: bool
     ) -> ModelSpec:
         """The model that the parameters ask for, of data with so many rows; a kernel that was
         chosen by single layers is theirs."""
@@ -231,11 +238,11 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if collapsed and not paper:
             auto["bound"] = "tight"
             joins = isinstance(kernel, str) and isinstance(make_kernel(kernel), Stationary)
-            if joins and depth > 1 and self.ard and self.process in ("dwp", "dgp"):
+            if joins and depth > 1 and ard and self.process in ("dwp", "dgp"):
                 auto["inputs"] = "all"
         chosen |= {name: each for name, each in auto.items() if getattr(self, name) == "auto"}
         chosen |= {"depth": depth, "num_inducing": points}
-        chosen |= {"kernel": kernel, "likelihood": likelihood, "ard": bool(self.ard)}
+        chosen |= {"kernel": kernel, "likelihood": likelihood, "ard": bool(ard)}
         if isinstance(likelihood, str):
             chosen["likelihood_options"] = self._likelihood_options()
         fields = {each.name for each in dataclasses.fields(ModelSpec)}
@@ -271,6 +278,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         if self.checkpoint_dir is not None:
             store = checkpoint_store(self.checkpoint_dir, model, *rows, protocol, seed)
         label = f"{model.process}, depth {model.depth}"
+        few = model.depth == 1 and _few(*rows[0].shape) and few_rows.applies(model)
         bar = make_progress(int(self.verbose), protocol.max_iter, label) if self.verbose else None
         with bar or nullcontext() as progress:
             history = run_training(
@@ -283,11 +291,24 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 early_stopping=bool(self.early_stopping),
                 deterministic=isinstance(self.protocol, str),
                 progress=progress,
+                log_prior=few_rows.log_prior if few else None,
             )
+        if few:
+            few_rows.widen(model, len(rows[0]))
         generator = torch.Generator(model.device).manual_seed(self.seed_)
         samples = int(self.n_predict_samples)
         bound = estimate_elbo(model, *rows, num_samples=samples, generator=generator)
         return Fitted(scaled, history, bound)
+
+    def _warn_about_few_rows(self, rows: int) -> None:
+        if rows < _FEW and self.model_.likelihood.location_scale:
+            warnings.warn(
+                f"{rows} rows cannot tell how fast the function varies, nor how much of y is "
+                "noise: predictions say more about what was assumed than about the data. Intervals "
+                f"of a single layer are widened for it. Add rows: from {_FEW} on both are "
+                "learned from the data alone.",
+                stacklevel=3,
+            )
 
     def _warn_about_outliers(self, targets: np.ndarray) -> None:
         """Name the rows whose targets are far from all others."""
@@ -408,3 +429,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
                 f"warm_start=True continues a model of targets of shape {shape}, got "
                 f"{targets.shape}. Set warm_start=False to start a new model."
             )
+
+
+def _few(rows: int, columns: int) -> bool:
+    """Whether rows are too few to choose by their evidence alone."""
+    return rows < _FEW or rows <= columns

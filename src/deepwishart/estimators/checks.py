@@ -64,9 +64,11 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if value is not None:
             number(name, value, also="None or ")
-    for name in ("ard", "early_stopping", "warm_start"):
-        if not isinstance(parameters[name], bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {parameters[name]!r}.")
+    for name, other in (("ard", "auto"), ("early_stopping", True), ("warm_start", True)):
+        value = parameters[name]
+        if not isinstance(value, bool | np.bool_) and str(value) != other:
+            also = " or 'auto'" if isinstance(other, str) else ""
+            raise ValueError(f"{name} must be True or False{also}, got {value!r}.")
     for name, choices in _NAMES.items():
         value = parameters.get(name, choices[0])  # not every choice is a parameter
         if not (name in ("kernel", "likelihood") and isinstance(value, Kernel | Likelihood)):

@@ -114,7 +114,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
     """
 
     depth: int | str = 2
-    ard: bool = False
+    ard: bool | str = False
     n_samples: int | None = 3
     max_iter: int | None = 500
     class_weight: Mapping[Any, float] | str | None = None

@@ -49,7 +49,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             the one with which a single layer has the highest evidence, on at most 1,000 rows where
             there are more than 1,500; the squared exponential where the output layer of such a
             layer is not integrated out, and with ``protocol="paper"``.
-        ard: whether the first layer has a lengthscale for each input, or one for all.
+        ard: whether the first layer has a lengthscale for each input, or one for all. ``"auto"``:
+            one for all where there are no more rows than columns, or fewer than ten; up to ten rows
+            per column whichever gives a single collapsed layer the higher evidence; else one each.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
             ``"auto"``: collapsed up to 20,000 rows.
@@ -83,7 +85,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         inputs: which layers see the inputs: the ``"first"``, as in the paper, or ``"all"``, beside
             the layer below them, which is another prior (:ref:`joined-inputs`); ``"auto"``: all,
             with a collapsed output, of ``dwp`` and ``dgp`` with stationary kernels by name and
-            ``ard=True``.
+            a lengthscale for each input.
         bound: ``"titsias2009"``, the paper's, or ``"tight"``, which is never below it for the same
             parameters (:ref:`collapsed-output`); ``"auto"``: tight, with a collapsed output. With
             ``protocol="paper"``, ``"auto"`` is the paper's choice of posterior, inputs and bound.

@@ -30,6 +30,7 @@ def train_deterministic(
     tolerance: float = 1e-7,
     history: History | None = None,
     progress: Callable[[ProgressEvent], None] | None = None,
+    log_prior: Callable[[DeepKernelProcess], Tensor] | None = None,
 ) -> History:
     r"""Maximise the bound of a model with one layer,
     :math:`\theta \leftarrow \theta + \eta\, H \nabla_\theta \text{ELBO}(\theta)`, by L-BFGS.
@@ -43,6 +44,7 @@ def train_deterministic(
     Args:
         max_iter: largest number of steps.
         tolerance: rise of the bound per row that is not worth another step.
+        log_prior: log density of the parameters, which is added to the bound of all rows.
 
     Returns:
         The history, with one entry for each step of L-BFGS; its ``stopped_by`` is ``"converged"``,
@@ -68,7 +70,8 @@ def train_deterministic(
     best = parameters_to_vector(state.parameters.values()).detach().cpu().numpy()
 
     def bound() -> Tensor:
-        return elbo(model, X, y, num_data=len(X), num_samples=1)
+        found = elbo(model, X, y, num_data=len(X), num_samples=1)
+        return found if log_prior is None else found + log_prior(model) / len(X)
 
     try:
         with interrupts_noted() as interrupts:

@@ -46,13 +46,14 @@ def run_training(
     *,
     checkpoints: CheckpointStore | None = None,
     deterministic: bool = False,
+    log_prior: Callable[[DeepKernelProcess], Tensor] | None = None,
     **options: Any,
 ) -> History:
     """Train ``model`` in place, from the newest checkpoint if there is one.
 
     Data are ``(N, num_features)`` and ``(N, D)``, standardised; other arguments are those of
     :func:`train`. With ``deterministic``, a model in which nothing is random is trained by L-BFGS,
-    which takes seconds and has no checkpoints.
+    which takes seconds and has no checkpoints, with ``log_prior`` added to the bound.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -63,7 +64,8 @@ def run_training(
     """
     if deterministic and is_deterministic(model):
         kept = {name: options[name] for name in ("history", "progress") if name in options}
-        return train_deterministic(model, X, y, max_iter=min(protocol.max_iter, 500), **kept)
+        steps = min(protocol.max_iter, 500)
+        return train_deterministic(model, X, y, max_iter=steps, log_prior=log_prior, **kept)
     return train(
         model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )
