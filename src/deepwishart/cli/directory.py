@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,17 +30,12 @@ from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.scores import report_tables
 from deepwishart.estimators import (
-    ClassPredictive,
     DeepKernelClassifier,
     DeepKernelEstimator,
     DeepKernelRegressor,
-    RescaledPredictive,
 )
 from deepwishart.estimators.record import check_record, from_record, require, to_record
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.posterior import Posterior
-from deepwishart.predict import Predictive
-from deepwishart.prior import Prior
 from deepwishart.tables import Column, TableEncoder
 
 
@@ -57,20 +52,6 @@ class SavedModel:
         """Encoded rows as the model knows them, with names of columns or without."""
         named = hasattr(self.regressor, "feature_names_in_")
         return encoded if named else encoded.to_numpy()
-
-    def prior_distribution(self, inputs: pl.DataFrame) -> RescaledPredictive | ClassPredictive:
-        """What the model expects of rows before it has learned from any."""
-        regressor, scaled = self.regressor, self.regressor._scaled
-        prior = Prior(scaled.model, int(regressor.n_predict_samples), regressor.seed_)
-        values, offset = regressor._separate_exposures(inputs.to_numpy())
-        X = scaled.tensor(scaled.inputs.forward(values))
-        shift = None if offset is None else scaled.tensor(offset)
-        predictive = Predictive(cast(Posterior, prior), X, chunk_rows=len(X), offset=shift)
-        if isinstance(regressor, DeepKernelClassifier):
-            return ClassPredictive(predictive, regressor.classes_)
-        return RescaledPredictive(
-            predictive, scaled.targets, 0 if regressor._single_column else None
-        )
 
 
 class ModelDirectory:

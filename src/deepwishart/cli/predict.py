@@ -137,7 +137,8 @@ def _predict_table(
             strange |= new.to_numpy()
         if strange.any():
             answered += int(strange.sum())
-            prior = saved.prior_distribution(inputs.filter(strange))
+            rows = saved.inputs(inputs.filter(strange))
+            prior = saved.regressor.predict_distribution(rows, prior=True)
             parts[:, strange] = _answers(prior, quantiles)
         finite = np.isfinite(parts).all((0, 2))
         if not finite.all():

@@ -139,10 +139,10 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         log_probs = self.predict_distribution(X).log_probs
         return log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs
 
-    def predict_distribution(self, X: Any) -> ClassPredictive:
+    def predict_distribution(self, X: Any, *, prior: bool = False) -> ClassPredictive:
         """The whole predictive distribution: ``probs``, ``log_probs``, ``mode``, ``log_prob``,
-        ``sample``."""
-        return ClassPredictive(self._predict(X), self.classes_)
+        ``sample``. With ``prior``, what the model expects of rows before it has learned any."""
+        return ClassPredictive(self._predict(X, prior), self.classes_)
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive probability of each row's label, ``(N,)``."""

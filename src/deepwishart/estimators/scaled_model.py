@@ -14,6 +14,7 @@ from deepwishart._support.arguments import probabilities, tensor
 from deepwishart.model import DeepKernelProcess
 from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
+from deepwishart.prior import Prior
 from deepwishart.spec import ModelSpec
 from deepwishart.start import make_model
 
@@ -156,21 +157,29 @@ class ScaledModel:
         return RescaledPredictive(self.standardised(X, num_samples, seed), self.targets)
 
     def standardised(
-        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, offset: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        num_samples: int = 100,
+        seed: int = 0,
+        offset: np.ndarray | None = None,
+        prior: bool = False,
     ) -> Predictive:
         """The predictive distribution of standardised targets, with ``offset`` ``(N, 1)`` on the
-        latent functions.
+        latent functions; with ``prior``, before anything was learned of the function.
 
         Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`. Of
         a single layer, in which nothing is random, there is one.
         """
         num_samples = num_samples if self.model.depth > 1 else 1
         inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
+        shift = None if offset is None else self.tensor(offset)
+        if prior:
+            unlearned = Prior(self.model, num_samples, seed)
+            return Predictive(unlearned, inputs, chunk_rows=len(inputs), offset=shift)
         if (num_samples, seed) not in self._drawn:
             self.forget()
             generator = torch.Generator(self.model.device).manual_seed(seed)
             self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
-        shift = None if offset is None else self.tensor(offset)
         return self._drawn[num_samples, seed].predict(inputs, shift)
 
     def forget(self) -> None:
