@@ -8,7 +8,7 @@ colour-blind readers (Okabe and Ito for lines, viridis for maps).
 from deepwishart.plots.calibration import calibration, reliability
 from deepwishart.plots.gram_matrices import gram_matrices, layer_grams
 from deepwishart.plots.posteriors import posteriors
-from deepwishart.plots.predictions import against_truth, residuals
+from deepwishart.plots.predictions import against_truth
 from deepwishart.plots.relevance import partial_dependence, relevance
 from deepwishart.plots.training_curves import training_curves
 
@@ -21,6 +21,5 @@ __all__ = [
     "posteriors",
     "relevance",
     "reliability",
-    "residuals",
     "training_curves",
 ]
