@@ -114,8 +114,6 @@ def test_the_report_says_what_was_measured(runs, dwp, dgp, verdict, words, large
 def test_one_seed_decides_nothing(runs):
     one = toy_report.compare(runs[:2])["kernel_distance"]
     assert one.verdict == "undecided" and one.difference.standard_error is None
-    text = json.dumps(toy_report.summary(runs[:2], replace(QUICK, seeds=(0,))), allow_nan=False)
-    assert json.loads(text)["comparison"]["elbo"]["dwp"]["standard_error"] is None
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
