@@ -132,10 +132,7 @@ def _predict_table(
             except TableError as error:
                 raise TableError(*(f"{table.name}: {each}" for each in error.problems)) from None
         parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
-        strange = np.zeros(len(batch), dtype=bool)
-        for new in saved.encoder.unseen(batch).values() if unseen == "prior" else ():
-            strange |= new.to_numpy()
-        if strange.any():
+        if unseen == "prior" and (strange := saved.encoder.unseen(batch)).any():
             answered += int(strange.sum())
             rows = saved.inputs(inputs.filter(strange))
             prior = saved.regressor.predict_distribution(rows, prior=True)

@@ -124,10 +124,10 @@ def report(
     """
     from deepwishart.reproduction.report import write_report
 
-    written = write_report(results, out)
-    for sentence in written.notes:
+    content, files = write_report(results, out)
+    for sentence in content.notes:
         note(sentence)
-    print(written.summary, *written.files, sep="\n")
+    print(content.summary, *files, sep="\n")
 
 
 def _plan(

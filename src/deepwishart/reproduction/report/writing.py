@@ -7,7 +7,6 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 import jinja2
 from matplotlib import rc_context
@@ -19,16 +18,9 @@ from deepwishart.reproduction.report.reading import read_results
 from deepwishart.reproduction.report.tables import Cell, Section
 
 
-class Written(NamedTuple):
-    """The files that were written, a line about the report, and sentences about what was left out
-    of it."""
-
-    files: tuple[Path, ...]
-    summary: str
-    notes: tuple[str, ...]
-
-
-def write_report(results: str | os.PathLike[str], out: str | os.PathLike[str]) -> Written:
+def write_report(
+    results: str | os.PathLike[str], out: str | os.PathLike[str]
+) -> tuple[Content, list[Path]]:
     """Write ``report.md``, with pictures in ``figures/``, and ``report.html``, and each table in a
     file of its own in ``tables/``, for pages of documentation to include.
 
@@ -38,8 +30,8 @@ def write_report(results: str | os.PathLike[str], out: str | os.PathLike[str]) -
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
-    ...     written = write_report(directory, Path(directory) / "report")
-    >>> [path.name for path in written.files]
+    ...     content, files = write_report(directory, Path(directory) / "report")
+    >>> [path.name for path in files]
     ['report.md', 'report.html']
     """
     content = make_content(read_results(results))
@@ -57,8 +49,7 @@ def write_report(results: str | os.PathLike[str], out: str | os.PathLike[str]) -
                 file = folder / "figures" / f"{figure.name}.svg"
                 figure.picture.savefig(file, metadata={"Date": None})
     names = ("report.md", "report.html")
-    files = tuple(write_atomically(folder / name, render(name, content)) for name in names)
-    return Written(files, content.summary, content.notes)
+    return content, [write_atomically(folder / name, render(name, content)) for name in names]
 
 
 def render(template: str, content: Content) -> str:
