@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import pickle
 import shutil
 
 import numpy as np
@@ -220,23 +219,6 @@ def test_missing_truncated_or_changed(name, saved):
         (saved / name).write_bytes(changed)
         with pytest.raises(ModelFileError):
             read_model(saved)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("config.json", b'{"model_type": "other"}', "not the config of a deepwishart-model"),
-        # Even with the right checksum.
-        ("model.safetensors", pickle.dumps({"w": 1.0}), "damaged or changed"),
-    ],
-)
-def test_files_of_another_kind(name, content, message, saved):
-    if name != "config.json":
-        (saved / name).write_bytes(content)
-        edit(saved, lambda content: None)
-    (saved / name).write_bytes(content)
-    with pytest.raises(ModelFileError, match=message):
-        DeepKernelRegressor.load(saved)
 
 
 def test_a_device_that_is_not_here(saved, data):

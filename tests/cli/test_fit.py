@@ -5,7 +5,6 @@ import json
 import os
 import signal
 
-import polars as pl
 import pytest
 
 from deepwishart._support.lock import locked
@@ -101,15 +100,6 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
 def test_bad_input_is_refused_in_one_line(write, tmp_path, text, more, words):
     refused(fit(write(text), *more), *words)
     assert not (tmp_path / "unused").exists()
-
-
-def test_bad_files(write, tmp_path):
-    refused(fit(tmp_path / "none.csv"), "none.csv", "does not exist")
-    refused(fit(tmp_path), "is a directory")
-    refused(fit(write(GOOD, "t.xlsx")), "t.xlsx", ".csv", ".parquet")
-    refused(fit(write("PAR1 and then nothing", "t.parquet")), "t.parquet", "cannot be read")
-    pl.DataFrame({"x": [1, 2, 3], "y": [True, False, True]}).write_parquet(tmp_path / "t.parquet")
-    refused(fit(tmp_path / "t.parquet"), "'y'", "too many for classes")
 
 
 # ---- directories --------------------------------------------------------------------------------
@@ -282,12 +272,3 @@ def test_help_says_which_defaults_are_others_for_classes():
     shown = " ".join(run("fit", "--help").output.replace("│", " ").split())
     for words in ("By default auto, for classes 2.", "the protocol's. For classes 500."):
         assert words in shown
-
-
-def test_warnings_name_options(train_csv, tmp_path):
-    command = ["fit", train_csv, "--target", "price", "--depth", "1", "--likelihood", "student_t"]
-    command += ["--out", tmp_path / "m", "--max-iter", "200", "--learning-rate", "0.001"]
-    result = run(*command)
-    assert result.exit_code == 0, result.output
-    assert "while the bound was rising" in result.stderr
-    assert "Increase --max-iter." in result.stderr and "max_iter" not in result.stderr

@@ -107,21 +107,6 @@ def test_rows_in_chunks_are_all_rows(scaled, data, monkeypatch):
     assert whole.standard_error < 1e-12
 
 
-def test_a_column_of_counts_is_what_a_model_of_it_would_say(data):
-    random = np.random.default_rng(1)
-    y = random.poisson(np.stack([np.exp(data[0][:, 0]), np.full(40, 3.0)], axis=1)).astype(float)
-    spec = ModelSpec(2, 2, num_inducing=8, likelihood="poisson")
-    prediction = predict(ScaledModel.build(spec, data[0], y), data[0])
-    for index in range(2):
-        one = prediction.column(index)
-        np.testing.assert_array_equal(one.cdf(y[:, index]), prediction.cdf(y)[:, index])
-        np.testing.assert_array_equal(one.mean, prediction.mean[:, index])
-        below, at = prediction.cdf(y - 1)[:, index], prediction.cdf(y)[:, index]
-        share = ((0.4 - below) / (at - below)).clip(0, 1).mean()
-        (found,) = metrics.calibration_curve(one, y[:, index], [0.4]).observed
-        assert found == pytest.approx(share, rel=1e-9)
-
-
 def test_predictions_that_are_no_numbers_are_refused(scaled, data):
     X, _ = data
     damaged = copy.deepcopy(scaled)

@@ -44,11 +44,3 @@ def test_list_shows_the_published_sizes(tmp_path, monkeypatch):
     rows = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.strip()}
     assert rows["protein"] == ["45730", "9", "5"] and rows["boston"] == ["506", "13", "20"]
     assert "44 missing or damaged" in out and str(tmp_path) in out.replace("\n", "")
-
-
-@pytest.mark.usefixtures("_named_folder")
-def test_list_with_a_registry_of_its_own():
-    code, out, _ = call("list")
-    states = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert code == 0 and "complete" in states["yacht"] and "not listed" in states["boston"]
-    assert call("verify", "boston")[0] == 2

@@ -1,6 +1,5 @@
 """Files are the published ones, or an error says which is not and what to do."""
 
-import dataclasses
 import os
 from pathlib import Path
 
@@ -75,12 +74,6 @@ def test_what_arrives_wrong_is_refused_and_leaves_nothing_behind(
     assert source.get(DATA).read_bytes() == files[DATA]
 
 
-def test_no_server_at_all(source):
-    nobody = dataclasses.replace(source, base_url="http://127.0.0.1:9/")
-    with pytest.raises(DataFileError, match=r"could not be downloaded.*DEEPWISHART_DATA"):
-        nobody.get(DATA)
-
-
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
@@ -98,10 +91,3 @@ def test_a_bad_file_in_a_named_folder(folder, server, monkeypatch, damage, words
     with pytest.raises(DataFileError, match=rf"data\.txt {words}.*unset DEEPWISHART_DATA"):
         Source.find().get(DATA)
     assert server.requests == []
-
-
-def test_published_checksums_hold_where_a_folder_has_no_registry(folder, monkeypatch):
-    monkeypatch.setenv("DEEPWISHART_DATA", str(folder))
-    (folder / "registry.txt").unlink()
-    with pytest.raises(DataFileError, match=r"data\.txt is altered"):
-        Source.find().get(DATA)
