@@ -168,10 +168,6 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
                 found = f"one class only, {classes.tolist()[0]!r}" if len(classes) else "no rows"
                 raise ValueError(f"A classifier needs two classes to tell apart; y has {found}.")
             weights = compute_class_weight(self.class_weight, classes=classes, y=labels)
-            if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
-                raise ValueError(
-                    f"class_weight must be finite and not negative, got {self.class_weight!r}."
-                )
             self._weights, self.classes_ = weights.tolist(), classes
         return number_classes(labels, self.classes_).astype(np.float64)
 

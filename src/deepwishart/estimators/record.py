@@ -185,7 +185,7 @@ def _check_likelihood(config: Mapping[str, Any], spec: ModelSpec, most: int) -> 
         ordered = kinds in ({str}, {bool}, {int}, {float}) and sorted(set(classes)) == classes
         require(ordered and count > 1, "classes are no sorted texts or numbers, all different")
         require(4 * count**2 <= most, "there are too many classes")
-        _numbers("class_weights", options.pop("class_weights", None), count)
+        del options["class_weights"]  # which the likelihood looks at
         name, wanted = ("bernoulli", {}) if count == 2 else ("categorical", {"num_classes": count})
         fits = spec.likelihood == name and spec.num_outputs == 1 and config["single_column"]
         require(fits, f"there are {count} classes, which is not what its likelihood is for")

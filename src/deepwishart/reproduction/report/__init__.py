@@ -5,9 +5,8 @@
 """
 
 from deepwishart.reproduction.published import Published, published
-from deepwishart.reproduction.report.content import Content, make_content
 from deepwishart.reproduction.report.reading import Results, Run, read_results
-from deepwishart.reproduction.report.writing import write_report
+from deepwishart.reproduction.report.writing import Content, make_content, write_report
 
 __all__ = [
     "Content",
