@@ -31,10 +31,10 @@ def test_download_refuses_what_is_not_published(server, monkeypatch, tmp_path):
     """The server has files of the right names, but not those of the shipped registry."""
     monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     monkeypatch.setenv("DEEPWISHART_DATA_URL", server.url)
-    code, _, err = call("download", "yacht", "--to", str(tmp_path))
+    code, _, err = call("download", "yacht", "--to", str(tmp_path / "new"))
     assert code == 2
     assert "UCI_Datasets/yacht/data/" in err and err.count("\n") == 1
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert [path for path in (tmp_path / "new").rglob("*") if path.is_file()] == []
 
 
 def test_list_shows_the_published_sizes(tmp_path, monkeypatch):

@@ -116,22 +116,6 @@ def test_one_seed_decides_nothing(runs):
     assert one.verdict == "undecided" and one.difference.standard_error is None
 
 
-def same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and np.allclose(a, b, rtol=1e-12)
-
-
-def test_pictures_hold_the_data(runs):
-    pictures = toy_report.figures(runs, QUICK)
-    assert list(pictures) == ["dwp", "dgp", "side_by_side"]
-    assert [len(figure.axes) for figure in pictures.values()] == [4, 4, 8]
-    x, y = runs[0].data
-    expected = np.c_[x, (y - y.mean()) / y.std()]
-    for figure in pictures.values():
-        panel = next(a for a in figure.axes if a.get_title(loc="left").endswith("prediction"))
-        assert any(same(one.get_xydata(), expected) for one in panel.lines)
-        assert panel.get_ylabel() == "y (standard deviations)"
-
-
 def test_command(tmp_path):
     asked = ["--seeds", 2, "--max-iter", 2, "--inducing", 5, "--samples", 4, "--out", tmp_path]
     threads = torch.get_num_threads()
