@@ -77,7 +77,7 @@ def test_two_output_kernels_are_shown(train_csv, tmp_path):
         ("odd", ["--likelihood", "poisson"], "Column 'odd' of y has -1 in row 7"),
         ("visits", ["--likelihood", "poison"], "Did you mean 'poisson'"),
         ("visits", ["--likelihood", "poisson", "--exposure", "hour"], "Did you mean 'hours'"),
-        ("visits", ["--exposure", "hours"], "--exposure hours is for counts: use it with --l"),
+        ("visits", ["--exposure", "hours"], "exposure='hours' is for counts: use it with"),
         ("visits", ["--likelihood", "poisson", "--exposure", "x"], "must be positive"),
         ("visits", ["--likelihood", "poisson", "--exposure", "odd"], "row 7 has -1"),
     ],

@@ -22,9 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
-
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
@@ -36,7 +33,7 @@ from deepwishart.estimators import (
 )
 from deepwishart.estimators.record import check_record, from_record, require, to_record
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.tables import Column, TableEncoder
+from deepwishart.tables import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -47,11 +44,6 @@ class SavedModel:
     encoder: TableEncoder
     targets: list[str]
     fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
-
-    def inputs(self, encoded: pl.DataFrame) -> pl.DataFrame | np.ndarray:
-        """Encoded rows as the model knows them, with names of columns or without."""
-        named = hasattr(self.regressor, "feature_names_in_")
-        return encoded if named else encoded.to_numpy()
 
 
 class ModelDirectory:
@@ -169,7 +161,7 @@ class ModelDirectory:
     # ---- reading ----------------------------------------------------------------------------
 
     def load(self) -> SavedModel:
-        """The model of a finished or interrupted run, or one that was saved from Python."""
+        """The model of a finished or interrupted run."""
         if not self.path.exists():
             raise CommandError(f"There is no model at {self.path}: no such directory.")
         where = self.path if (self.path / "config.json").is_file() else self.regressor
@@ -189,7 +181,10 @@ class ModelDirectory:
         kind = DeepKernelClassifier if classes else DeepKernelRegressor
         regressor: DeepKernelEstimator = from_record(kind, tensors, config, history)
         if "table" not in config:
-            return _without_table(regressor)
+            raise CommandError(
+                f"The model in {where} was saved from Python and knows of no table: use it there, "
+                "or fit one with deepwishart fit."
+            )
         try:
             return _with_table(regressor, config["table"])
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -209,16 +204,6 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
     )
     list(report_tables(fit.get("holdout"), fit.get("cv")))  # whatever cannot be shown raises
     return SavedModel(regressor, encoder, list(targets), fit)
-
-
-def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
-    """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
-    unnamed = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
-    names = getattr(regressor, "feature_names_in_", unnamed)
-    count = regressor.n_outputs_
-    targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
-    encoder = TableEncoder(tuple(Column(name, "number") for name in names))
-    return SavedModel(regressor, encoder, targets, {})
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 
 from deepwishart.cli.errors import printable
 from deepwishart.cli.options import opened
-from deepwishart.estimators import Standardiser
+from deepwishart.estimators import DeepKernelRegressor, Standardiser
 from deepwishart.estimators.checks import check_distance
 from deepwishart.tables import (
     Problems,
@@ -41,7 +41,6 @@ class Prepared(NamedTuple):
     encoder: TableEncoder
     train: Rows
     test: Rows
-    numbers: list[int]  # of these rows in the table, from 1
     classes: tuple[str, ...]  # labels, if the target names classes
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
@@ -65,11 +64,17 @@ def numbering(numbers: Sequence[int]) -> Iterator[None]:
 
 
 def prepare(
-    data: Path, settings: Mapping[str, Any], *, cv: int = 0, quiet: bool = False
+    data: Path,
+    settings: Mapping[str, Any],
+    model: DeepKernelRegressor,
+    *,
+    cv: int = 0,
+    quiet: bool = False,
 ) -> list[Prepared]:
     """Read a table, leave out rows without a target and hold some out; all that is wrong comes in
-    one message. The first has the rows held out that the settings ask for; then come ``cv`` others,
-    which hold every row out once."""
+    one message, and a ``model`` with the parameters that were asked for says what its targets have
+    to be. The first has the rows held out that the settings ask for; then come ``cv`` others, which
+    hold every row out once."""
     reading = [settings[name] for name in ("separator", "decimal", "encoding")]
     with opened(data, *reading, quiet=quiet) as file:
         table, digest = file.read(), file.digest()
@@ -111,13 +116,15 @@ def prepare(
         values = X.to_numpy()
         if not (values != values[0]).any():
             raise TableError("Every input column is constant; there is nothing to predict from.")
-        for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
-            with numbering(rows):
+        with numbering(rows):
+            for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
                 check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
+            if not classes:
+                model._check_targets(pl.DataFrame(y, schema=targets), reset=True)
+                model._separate_exposures(model._check_inputs(X, reset=True), reset=True)
         told = np.array(classes)[y.astype(int)] if classes else y
         train, test = ((X.filter(each), told[each]) for each in (~held_out, held_out))
-        numbers = [rows[each] for each in np.argsort(held_out, kind="stable")]
-        return Prepared(encoder, train, test, numbers, classes, digest, left_out, notes)
+        return Prepared(encoder, train, test, classes, digest, left_out, notes)
 
     none = np.zeros(len(y), dtype=bool)
     parts = [none] if problems else _hold_out(y, settings, bool(classes), cv)

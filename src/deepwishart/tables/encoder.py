@@ -169,8 +169,10 @@ class TableEncoder:
         """
         known = {each.name: each.categories for each in self.columns if each.kind == "category"}
         values, _ = read_values(table, dict.fromkeys(known, "category"), missing=self.missing)
-        new = [~values[name].is_in(each).fill_null(True) for name, each in known.items()]
-        return np.any([np.zeros(len(table)), *new], axis=0)
+        new = np.zeros(len(table), dtype=bool)
+        for name, each in known.items():
+            new |= ~values[name].is_in(each).fill_null(True).to_numpy()
+        return new
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
