@@ -60,16 +60,6 @@ def test_predictions_are_whole_numbers_in_proportion_to_the_exposure(model, visi
     np.testing.assert_allclose(ratio.to_numpy(), 10.0, rtol=1e-6)
 
 
-def test_two_output_kernels_are_shown(train_csv, tmp_path):
-    out = tmp_path / "model"
-    chosen = ["--likelihood", "heteroscedastic"]
-    result = run("fit", train_csv, "--target", "price", "--out", out, *chosen, *TINY)
-    assert result.exit_code == 0, result.output
-    shown = " ".join(run("info", out).output.split())
-    assert "part 2 of the output layer" in shown
-    assert "standard deviation" in shown
-
-
 @pytest.mark.parametrize(
     ("target", "chosen", "words"),
     [

@@ -73,8 +73,3 @@ def test_training_curves_leave_annealing_out():
     assert low > -2.6 and -1.1 < high < -0.8
     never = plots.training_curves({"dwp": history(-1.0, steps=5)}, window=1).axes[0]
     assert len(never.lines[1].get_ydata()) == 5
-
-
-def test_calibration_shows_the_curves():
-    drawn = {line.get_label(): line.get_xydata() for line in make_calibration().axes[0].lines}
-    np.testing.assert_allclose(drawn["second"], np.c_[LEVELS, LEVELS**2])

@@ -149,7 +149,8 @@ def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     elif column.kind == "number":
         every = np.unique(present)
         if len(every) > _GRID:
-            every = np.linspace(*np.quantile(present, [0.02, 0.98]), _GRID)
+            low, high = np.quantile(present, [0.02, 0.98])
+            every = np.linspace(low, high, _GRID)
         values = every.tolist()
     encoder = TableEncoder((column,), missing=())
     return values, encoder.encode(pl.DataFrame({column.name: values})).to_numpy()

@@ -34,9 +34,3 @@ def test_sizes_and_splits(entry):
         assert len(train) == round(0.9 * entry.num_rows)
         everything = np.sort(np.concatenate([train, test]))
         np.testing.assert_array_equal(everything, np.arange(entry.num_rows))
-
-
-def test_first_row_of_boston():
-    dataset = datasets.load("boston")
-    assert dataset.X[0, 0] == 0.00632 and dataset.X[0, -1] == 4.98
-    assert dataset.y[0] == 24.0
