@@ -211,11 +211,9 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[st
         raise CommandError(
             "The data file has changed since the run began; --force starts anew with it."
         )
-    for name, value in now.items():
-        if before.get(name) != value:
-            option, both = options[name], (before.get(name), value)
-            then, wanted = (f"{option} {each}" if each else f"no {option}" for each in both)
-            raise CommandError(
-                f"The run to be resumed was started with {then}, not with {wanted}. Repeat its "
-                "options, or start anew with --force instead of --resume."
-            )
+    changed = [options[name] for name, value in now.items() if before.get(name) != value]
+    if changed:
+        raise CommandError(
+            f"The run to be resumed was started with another {', another '.join(changed)}. Repeat "
+            "its options, or start anew with --force instead of --resume."
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +43,7 @@ class Prepared(NamedTuple):
     classes: tuple[str, ...]  # labels, if the target names classes
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
-    notes: tuple[str, ...]  # what a person should know of how the table was read
+    notes: list[str]  # what a person should know of how the table was read
 
 
 def targets_of(y: np.ndarray) -> np.ndarray:
@@ -94,7 +93,13 @@ def prepare(
         problems.append("No row has a value for every target.")
         known[:] = True  # the inputs can be looked at nevertheless
     left_out = int((~known).sum())
-    notes = tuple(_notes(table, targets, classes, left_out, missing))
+    notes = []
+    if classes:
+        target, names = printable(targets[0], 60), listing(classes, 4)
+        notes.append(f"{target} names {len(classes)} classes ({names}): this is a classifier")
+    if left_out:
+        several = "row" if left_out == 1 else "rows"
+        notes.append(f"{left_out:,} {several} without a target left out")
     table, y, rows = table.filter(known), y[known], (1 + np.flatnonzero(known)).tolist()
 
     def divide(held_out: np.ndarray) -> Prepared:
@@ -171,25 +176,3 @@ def _names_classes(
             "for each target."
         )
     return bool(found)
-
-
-def _notes(
-    table: pl.DataFrame,
-    targets: Sequence[str],
-    classes: Sequence[str],
-    left_out: int,
-    missing: Sequence[str],
-) -> Iterator[str]:
-    if classes:
-        target, names = printable(targets[0], 60), listing(classes, 4)
-        yield f"{target} names {len(classes)} classes ({names}): this is a classifier"
-    if left_out:
-        yield f"{left_out:,} {'row' if left_out == 1 else 'rows'} without a target left out"
-    spellings = [word.strip().lower() for word in missing]
-    counts: Counter[str] = Counter()
-    for column in table.select(pl.col(pl.String)):
-        words = column.rename("").str.strip_chars()  # polars takes "^x$" for a pattern of names
-        counts.update(words.filter(words.str.to_lowercase().is_in(spellings)).to_list())
-    if counts:
-        shown = ", ".join(f"{printable(word, 20)} ({n:,})" for word, n in counts.most_common(8))
-        yield f"taken for missing values: {shown} (--missing changes that)"

@@ -6,7 +6,7 @@ import math
 from concurrent.futures import Future
 from typing import Any
 
-from deepwishart.reproduction.sweeps.engine import Broken, Engine, Event, Finished, Lost, carry_out
+from deepwishart.reproduction.sweeps.engine import Engine, Event, carry_out
 from deepwishart.reproduction.sweeps.spec import RunSpec
 
 
@@ -60,19 +60,19 @@ class RayEngine(Engine):
         )
         self._flights: dict[Future[Any], Any] = {}
 
-    def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
+    def _begin(self, spec: RunSpec) -> Future[Event]:
         folder, data = self._store.checkpoint_dir(spec), self._data[spec.dataset]
         reference = self._task.remote(spec, self._settings, data, folder, self._execution)
-        future: Future[Finished | Broken] = reference.future()
+        future: Future[Event] = reference.future()
         self._flights[future] = reference
         return future
 
-    def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Event:
+    def _end(self, flight: Future[Event], spec: RunSpec) -> Event:
         del self._flights[flight]
         try:
             return flight.result()
         except self._ray.exceptions.RayError as error:  # its worker or node is gone
-            return Lost(spec, f"{type(error).__name__} on the cluster")
+            return Event(spec, reason=f"{type(error).__name__} on the cluster", again=True)
 
     def _close(self) -> None:
         for reference in self._flights.values():
