@@ -80,7 +80,6 @@ def test_no_command_shows_help():
         (["predict", "m"], ["TABLE"]),
         (["predict", "m", "t.csv", "--unseen", "pryor"], ["Did you mean 'prior'?"]),
         (["predict", "m", "new.csv", "--quantiles", "--out", "p.csv"], ["--quantiles"]),
-        (["info", "m", "--yaml"], ["--yaml"]),
     ],
 )
 def test_wrong_usage_is_one_line(arguments, words):

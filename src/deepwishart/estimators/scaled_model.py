@@ -68,11 +68,6 @@ class Standardiser:
             location, spread = np.where(far, median, location), np.where(far, inner, spread)
         return cls(magnitude, location, spread)
 
-    @classmethod
-    def identity(cls, columns: int) -> Standardiser:
-        """One that leaves its columns as they are."""
-        return cls(np.ones(columns), np.zeros(columns), np.ones(columns))
-
     @property
     def scale(self) -> np.ndarray:
         """Size of one standardised unit in original units, ``(D,)``."""
@@ -135,7 +130,8 @@ class ScaledModel:
             **options: how it starts, such as ``seed``: see :func:`deepwishart.start.make_model`.
         """
         moves = spec.make_likelihood().location_scale
-        targets = Standardiser.fit(y, robust=True) if moves else Standardiser.identity(y.shape[1])
+        one = np.ones(y.shape[1])
+        targets = Standardiser.fit(y, robust=True) if moves else Standardiser(one, 0 * one, one)
         inputs, dtype = Standardiser.fit(X), spec.torch_dtype
         rows = torch.as_tensor(inputs.forward(X), dtype=dtype)
         values = torch.as_tensor(_beside(targets.forward(y), log_exposures), dtype=dtype)
