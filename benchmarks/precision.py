@@ -41,7 +41,7 @@ def main() -> None:
         for dtype in DTYPES:
             settings = Settings({"dtype": dtype}, max_iter=options.steps)
             with tempfile.TemporaryDirectory() as scratch:
-                own[dtype] = run(spec, settings, yacht, Path(scratch)).record["elbo"]
+                own[dtype] = run(spec, settings, yacht, Path(scratch))[0]["elbo"]
         double, single = (own[dtype] for dtype in DTYPES)
         print(f"| {seed} | {double:.4f} | {single:.4f} | {single - double:+.4f} |", flush=True)
         difference = statistics.mean(e["float32"] - e["float64"] for e in elbos.values())

@@ -26,10 +26,8 @@ curves = {
 figure = plots.calibration(curves, num_rows=len(y_test))
 
 # %%
-# For one model, :func:`~deepwishart.plots.against_truth` has targets against predictions, and
-# :func:`~deepwishart.plots.residuals` what is left over, in predicted standard deviations.
+# For one model, :func:`~deepwishart.plots.against_truth` has targets against predictions.
 
 model = models["depth 2"]
-mean, std = model.predict(X_test, return_std=True)
+mean = model.predict(X_test)
 truth = plots.against_truth(mean, *model.predict_interval(X_test), y_test, target="progression")
-left_over = plots.residuals(mean, std, y_test, target="progression")

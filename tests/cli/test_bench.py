@@ -1,7 +1,5 @@
 """deepwishart bench step, and the module behind it."""
 
-import inspect
-import itertools
 import json
 from dataclasses import asdict
 
@@ -9,8 +7,7 @@ import pytest
 import torch
 
 from deepwishart import benchmark
-from deepwishart.benchmark import BOSTON, Measurement, Shape, environment, measure
-from deepwishart.spec import CHOICES, PROCESSES
+from deepwishart.benchmark import Measurement, Shape, environment, measure
 
 from .conftest import refused, run
 
@@ -62,19 +59,6 @@ def test_table_and_file_say_the_same(tmp_path, monkeypatch):
         assert line[:4] == [one.process, one.dtype, str(one.depth), str(one.threads)]
         assert line[4:6] == [f"{one.step_ms:.1f}", f"{one.gemm_gflops:.0f}"]
         assert line[6:] == [f"{one.ratio:.2f}", f"{one.speedup:.2f}"]
-
-
-def test_everything_by_default(unmeasured, monkeypatch):
-    result = run("bench", "step")
-    assert result.stderr == ""
-    found = [tuple(line[:4]) for line in rows(result.stdout)[1:]]
-    assert len(found) == 32
-    assert set(found) == set(itertools.product(PROCESSES, CHOICES["dtype"], ("2", "5"), ("1", "2")))
-    assert rows(result.stdout)[1][4:] == ["12.3", "57", "8.91", "1.00"]
-    default = inspect.signature(measure).parameters["repeats"].default
-    assert unmeasured == [{"repeats": default, "shape": BOSTON}] * 16  # both dtypes at once
-    monkeypatch.setattr("deepwishart.native.status", lambda: "no compiler")
-    assert "without compiled loops: no compiler" in bench(*ONE).stderr
 
 
 @pytest.mark.parametrize(

@@ -74,15 +74,6 @@ def test_what_is_refused_of_classes(table, fitted, tmp_path):
         refused(run("fit", table, "--target", "kind", *options, *more), *more, "kind names classes")
 
 
-def test_unseen_categories_have_the_priors_probabilities(table, fitted, tmp_path):
-    odd = pl.read_csv(table).with_columns(colour=pl.lit("plaid")).head(2)
-    odd.write_csv(tmp_path / "odd.csv")
-    result = run("predict", fitted[0], tmp_path / "odd.csv", "--unseen", "prior")
-    found = pl.read_csv(io.BytesIO(result.stdout_bytes)).select("^p_.*$").to_numpy()
-    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
-
-
 def test_explain_draws_probabilities(table, fitted, tmp_path):
     result = run("explain", fitted[0], table, "--columns", "x", "--out", tmp_path)
     assert result.exit_code == 0, result.output

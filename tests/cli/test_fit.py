@@ -5,7 +5,6 @@ import json
 import os
 import signal
 
-import polars as pl
 import pytest
 
 from deepwishart._support.lock import locked
@@ -55,8 +54,6 @@ def fit(data, *more, target="y", out="unused"):
 
 
 GOOD = "x,y\n1,2\n2,3\n3,5\n4,4\n5,6\n"
-NAMES = "id,x,y\n" + "".join(f"name{i},{i % 7},{i % 5}\n" for i in range(30))
-HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
 
 
 @pytest.mark.parametrize(
@@ -64,52 +61,29 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
     [
         ("", [], ["is empty"]),
         ("x,y\n", [], ["no rows"]),
-        (GOOD + "1,2,3,4\n", [], ["t.csv", "cannot be read"]),
-        ("x,x,y\n1,2,3\n2,3,4\n4,5,5\n", [], ["two columns named 'x'"]),
-        (",x,y\n1,2,3\n2,3,4\n4,5,5\n", [], ["Column 1", "no name"]),
         (GOOD, ["--target", "y"], ["twice"]),
         ("x,y\n1,low\n2,high\n3,low\n", [], ["'y'", "low", "too many for classes", "numbers"]),
         (GOOD + "6,high\n", [], ["'y'", "'high'", "row 6"]),
         ("x,y,z\n1,2,\n2,,3\n3,4,\n", ["--target", "z"], ["No row has a value for every"]),
         ("x,y\n1,7\n2,7\n3,7\n", [], ["'y'", "7 in every row"]),
-        (HUGE, ["--holdout", "0"], ["'y'", "at most 1e300"]),
         (GOOD + "NA,6\n", [], ["'x'", "1 missing", "row 6", "--impute median"]),
-        ("x,e,y\n1,,1\n2,,3\n3,,4\n", ["--impute", "median"], ["'e'", "--drop"]),
         (GOOD, ["--impute", "mean"], ["'median'", "'mean'"]),
         ("x,w,y\n1,2,7\n1,2,8\n1,2,9\n", [], ["constant"]),
-        (GOOD + "inf,6\n", [], ["'x'", "row 6", "finite"]),
         ("y\n1\n2\n3\n", [], ["no columns left"]),
         ("x,y\n1,2\n2,3\n", [], ["2 rows"]),
-        (GOOD + "'6,6\n", [], ["'x'", "row 6", "--categorical x"]),
-        (NAMES, [], ["'id'", "30 different values", "--drop id"]),
         (GOOD, ["--resume", "--force"], ["--resume", "--force", "give one"]),
         (GOOD, ["--report", "none/r.html"], ["--report", "no such directory"]),
         (GOOD, ["--report", "r.pdf"], [".html", "r.pdf"]),
         (GOOD, ["--report", "r.html", "--holdout", "0"], ["--holdout"]),
         (GOOD, ["--cv", "3"], ["--cv 3", "2 to 2 parts"]),
-        (GOOD, ["--process", "dvp"], ["'dvp'", "'dwp'"]),
-        (GOOD, ["--kernel", "matern25"], ["'matern25'", "'matern52'"]),
-        (GOOD, ["--drop", "X"], ["'X'", "'x'"]),
         (GOOD, ["--inducing", "-1"], ["--num-inducing must be", "-1"]),
-        (GOOD, ["--max-iter", "0"], ["--max-iter must be an integer of at least 1, got 0"]),
-        (GOOD, ["--learning-rate", "-1"], ["--learning-rate must be"]),
         ("max_iter,y\n1,2\n2,3\n4,5\n", ["--drop", "x"], ["no column 'x'", "has max_iter, y"]),
         (GOOD, ["--depth", "1.5"], ["--depth must be 'auto' or"]),
-        (GOOD, ["--separator", "::"], ["one character"]),
     ],
 )
 def test_bad_input_is_refused_in_one_line(write, tmp_path, text, more, words):
     refused(fit(write(text), *more), *words)
     assert not (tmp_path / "unused").exists()
-
-
-def test_bad_files(write, tmp_path):
-    refused(fit(tmp_path / "none.csv"), "none.csv", "does not exist")
-    refused(fit(tmp_path), "is a directory")
-    refused(fit(write(GOOD, "t.xlsx")), "t.xlsx", ".csv", ".parquet")
-    refused(fit(write("PAR1 and then nothing", "t.parquet")), "t.parquet", "cannot be read")
-    pl.DataFrame({"x": [1, 2, 3], "y": [True, False, True]}).write_parquet(tmp_path / "t.parquet")
-    refused(fit(tmp_path / "t.parquet"), "'y'", "too many for classes")
 
 
 # ---- directories --------------------------------------------------------------------------------
@@ -181,7 +155,7 @@ def test_failed_training_says_where_the_last_good_state_is(train_csv, tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
     refused(run(*command), "unfinished", "--resume", "--force")
-    refused(run(*command, "--resume"), "--learning-rate 1e+300", "not with no --learning-rate")
+    refused(run(*command, "--resume"), "started with another --learning-rate")
     refused(run("predict", out, train_csv), "has not finished")
     assert run(*command, "--force").exit_code == 0
 
@@ -276,18 +250,3 @@ def test_estimators_get_exactly_what_was_given(write, tmp_path, target):
     assert "id" not in saved.encoder.feature_names and "code=1" in saved.encoder.feature_names
     usual = type(saved.regressor)().get_params()
     assert saved.regressor.get_params() == usual | expected
-
-
-def test_help_says_which_defaults_are_others_for_classes():
-    shown = " ".join(run("fit", "--help").output.replace("│", " ").split())
-    for words in ("By default auto, for classes 2.", "the protocol's. For classes 500."):
-        assert words in shown
-
-
-def test_warnings_name_options(train_csv, tmp_path):
-    command = ["fit", train_csv, "--target", "price", "--depth", "1", "--likelihood", "student_t"]
-    command += ["--out", tmp_path / "m", "--max-iter", "200", "--learning-rate", "0.001"]
-    result = run(*command)
-    assert result.exit_code == 0, result.output
-    assert "while the bound was rising" in result.stderr
-    assert "Increase --max-iter." in result.stderr and "max_iter" not in result.stderr

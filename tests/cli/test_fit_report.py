@@ -39,8 +39,8 @@ def test_the_page_needs_nothing_else_and_has_everything(outcome):
     page = (folder / "r.html").read_text()
     assert not re.search(r"https?:|//|@import|<script|<link|url\((?!#)", page)
     assert "prefers-color-scheme: dark" in page
-    # Two targets: truth, calibration, residuals each; relevance and training once.
-    assert page.count("<svg") == page.count("</svg>") == 2 * 3 + 2
+    # Two targets: truth and calibration each; relevance and training once.
+    assert page.count("<svg") == page.count("</svg>") == 2 * 2 + 2
     for word in ("plain GP", "linear model", "constant guess", "Cross-validated", "sold (date"):
         assert word in page
     rmse = facts["holdout"]["targets"]["price"]["model"]["rmse"]

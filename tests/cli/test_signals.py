@@ -9,7 +9,7 @@ import pytest
 
 from deepwishart.training import Checkpoint, History
 
-from .conftest import run, start
+from .conftest import start
 
 pytestmark = pytest.mark.slow
 
@@ -57,21 +57,3 @@ def test_resume_after_kill_gives_the_model_of_an_undisturbed_run(data, tmp_path)
     history = json.loads((out / "regressor" / "history.json").read_text())
     assert len(history["seconds"]) == 600
     assert history["seconds"][: len(before)] == before.seconds
-
-
-def test_interrupt_keeps_the_model_so_far(data, tmp_path):
-    out = tmp_path / "m"
-    command = ["fit", data, "--target", "y", "--max-iter", "1000000", *SMALL, "--out", out]
-    process = start(*command)
-    wait_for_checkpoint(process, out)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-    assert "--resume" in errors and str(out) in errors
-    assert json.loads((out / "run.json").read_text())["status"] == "interrupted"
-    described = json.loads(run("info", out, "--json").stdout)
-    assert described["training"]["stopped by"] == "interrupt"
-    assert described["training"]["steps"] >= 500
-    assert run("predict", out, data).exit_code == 0
-    assert list(out.glob("checkpoints/*/step-*.safetensors"))

@@ -61,17 +61,6 @@ def test_the_interval_of_counts_has_the_row_that_set_it():
         assert lower[0] <= y[row] <= upper[0]
 
 
-def test_intervals_are_wider_where_the_model_is_less_sure(overconfident):
-    overconfident.calibrate(*rows(50, np.random.default_rng(1)))
-    X = np.array([[0.7], [30.0]])
-    lower, upper = overconfident.predict_interval(X, conformal=True)
-    mean, std = overconfident.predict(X, return_std=True)
-    np.testing.assert_allclose(0.5 * (lower + upper), mean, atol=1e-9)
-    factor = 0.5 * (upper - lower) / std
-    np.testing.assert_allclose(factor[0], factor[1])
-    assert (std[1] > 2 * std[0]).all()
-
-
 @pytest.mark.parametrize(("count", "coverage"), [(9, 0.9), (19, 0.95), (99, 0.99)])
 def test_the_last_score_serves_as_long_as_there_are_enough(count, coverage):
     scores = np.arange(1.0, count + 1)[::-1, None]

@@ -69,20 +69,13 @@ def test_columns_of_other_likelihoods_are_scored_by_themselves(data):
         assert found["crps"] == pytest.approx(crps, rel=0.03)  # 1,000 draws of 40 rows each
 
 
-def test_the_constant_guess_is_the_training_rows(scaled, data):
-    X, y = data
-    for column, found in enumerate(score_constant(predict(scaled, X), y, y)):
+def test_the_constant_guess_is_the_training_rows(data):
+    _, y = data
+    for column, found in enumerate(score_constant(y, y)):
         truth = y[:, column]
         assert found["rmse"] == pytest.approx(truth.std(), rel=1e-9)
         expected = -math.log(truth.std()) - 0.5 * (math.log(2 * math.pi) + 1)
         assert found["log_likelihood"] == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("factor", [1e-250, 1e290])
-def test_scores_of_any_magnitude_are_finite(factor, data):
-    X, y = data[0], factor * data[1]
-    found = score(predict(ScaledModel.build(ModelSpec(2, 2, num_inducing=8), X, y), X), y)
-    assert all(math.isfinite(value) for scores in found for value in scores.values())
 
 
 def test_the_standard_error_is_that_of_repetitions(scaled, data):
@@ -105,21 +98,6 @@ def test_rows_in_chunks_are_all_rows(scaled, data, monkeypatch):
     chunked = estimate_elbo(model, *tensors, num_samples=1)
     assert chunked.mean == pytest.approx(whole.mean, rel=1e-12)
     assert whole.standard_error < 1e-12
-
-
-def test_a_column_of_counts_is_what_a_model_of_it_would_say(data):
-    random = np.random.default_rng(1)
-    y = random.poisson(np.stack([np.exp(data[0][:, 0]), np.full(40, 3.0)], axis=1)).astype(float)
-    spec = ModelSpec(2, 2, num_inducing=8, likelihood="poisson")
-    prediction = predict(ScaledModel.build(spec, data[0], y), data[0])
-    for index in range(2):
-        one = prediction.column(index)
-        np.testing.assert_array_equal(one.cdf(y[:, index]), prediction.cdf(y)[:, index])
-        np.testing.assert_array_equal(one.mean, prediction.mean[:, index])
-        below, at = prediction.cdf(y - 1)[:, index], prediction.cdf(y)[:, index]
-        share = ((0.4 - below) / (at - below)).clip(0, 1).mean()
-        (found,) = metrics.calibration_curve(one, y[:, index], [0.4]).observed
-        assert found == pytest.approx(share, rel=1e-9)
 
 
 def test_predictions_that_are_no_numbers_are_refused(scaled, data):

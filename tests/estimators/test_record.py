@@ -188,12 +188,6 @@ def test_json_that_python_cannot_hold(text, model):
         DeepKernelRegressor.load(file.parent)
 
 
-def test_a_limit_to_the_size_of_json(model, monkeypatch):
-    monkeypatch.setattr(persistence, "_LARGEST_JSON", 1000)
-    with pytest.raises(ModelFileError, match="which no model needs"):
-        DeepKernelRegressor.load(model / "regressor")
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -3,14 +3,8 @@ besides: pipelines, searches, names of columns, metadata, and fitted attributes 
 
 import re
 
-import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -49,39 +43,6 @@ def test_no_check_is_relaxed_by_a_tag():
     for tags in (get_tags(DeepKernelRegressor()), get_tags(DeepKernelClassifier())):
         assert not (tags.non_deterministic or tags._skip_test or tags.no_validation)
         assert not getattr(tags.regressor_tags or tags.classifier_tags, "poor_score", False)
-
-
-def test_pipelines_searches_and_calibration(make, data):
-    X, y = data
-    pipeline = make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False), make())
-    assert (cross_val_score(pipeline, X, y, cv=2) > 0.5).all()
-    grid = {"depth": [1, 2], "kernel": ["squared_exponential", "linear"]}
-    search = GridSearchCV(make(), grid, cv=2).fit(X, y)
-    assert search.best_score_ > 0.5 and search.best_estimator_.predict(X).shape == (60,)
-    labels = np.where(X[:, 0] > 0, "right", "left")
-    search = GridSearchCV(classifier(), {"depth": [1, 2]}, cv=2, scoring="neg_log_loss")
-    assert search.fit(X, labels).best_score_ > -0.5
-    calibrated = CalibratedClassifierCV(classifier(), cv=2).fit(X, labels)
-    np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1.0)
-    assert calibrated.score(X, labels) > 0.8
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_set_output_hands_names_on(make, data, library):
-    X, y = data
-    frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame}[library]({"a": X[:, 0], "b": X[:, 1]})
-    pipeline = make_pipeline(StandardScaler(), make(max_iter=2)).set_output(transform=library)
-    pipeline.fit(frame, y)
-    assert pipeline[-1].feature_names_in_.tolist() == ["a", "b"]
-    assert pipeline[-1].n_features_in_ == 2
-    np.testing.assert_array_equal(
-        pipeline.predict(frame), pipeline[-1].predict(pipeline[0].transform(frame))
-    )
-    renamed = frame.rename(
-        **{"columns": {"a": "c"}} if library == "pandas" else {"mapping": {"a": "c"}}
-    )
-    with pytest.raises(ValueError, match="feature names should match"):
-        pipeline[-1].predict(renamed)
 
 
 def test_fitted_attributes_are_documented(make, data):

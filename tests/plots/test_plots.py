@@ -3,18 +3,14 @@
 import matplotlib.pyplot
 import numpy as np
 import pytest
-import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-import deepwishart as dw
 from deepwishart import plots
 from deepwishart.metrics import CalibrationCurve
 from deepwishart.training import History
 
 LEVELS = np.linspace(0.1, 0.9, 9)
-TARGET = np.array([3.0, 1.0, 2.0])
-GRAM = np.exp(-np.square(TARGET[:, None] - TARGET))
 
 
 def history(level: float, steps: int = 200, annealing: int = 20) -> History:
@@ -39,12 +35,7 @@ def make_calibration() -> Figure:
     return plots.calibration(curves, num_rows=40)
 
 
-def make_gram_matrices() -> Figure:
-    grams = {name: {"layer 1": GRAM, "layer 2": GRAM**2} for name in ("first", "second")}
-    return plots.gram_matrices(grams, TARGET, unit="price")
-
-
-ALL = [make_training_curves, make_against_truth, make_calibration, make_gram_matrices]
+ALL = [make_training_curves, make_against_truth, make_calibration]
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -52,7 +43,7 @@ def test_texts_do_not_overlap_and_stay_inside(make):
     before = matplotlib.pyplot.get_fignums()
     figure = make()
     assert matplotlib.pyplot.get_fignums() == before  # a figure belongs to no window
-    assert make is make_gram_matrices or all(axes.get_xlabel() for axes in figure.axes)
+    assert all(axes.get_xlabel() for axes in figure.axes)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -61,7 +52,6 @@ def test_texts_do_not_overlap_and_stay_inside(make):
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         low, high = sorted(axis.get_view_interval())
         texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
-    texts += [text for text in (figure._supxlabel, figure._supylabel) if text is not None]
     shown = [text for text in texts if text.get_visible() and text.get_text().strip()]
     boxes = [text.get_window_extent(renderer) for text in shown]
     assert len(boxes) > 5
@@ -83,40 +73,3 @@ def test_training_curves_leave_annealing_out():
     assert low > -2.6 and -1.1 < high < -0.8
     never = plots.training_curves({"dwp": history(-1.0, steps=5)}, window=1).axes[0]
     assert len(never.lines[1].get_ydata()) == 5
-
-
-def test_calibration_shows_the_curves():
-    drawn = {line.get_label(): line.get_xydata() for line in make_calibration().axes[0].lines}
-    np.testing.assert_allclose(drawn["second"], np.c_[LEVELS, LEVELS**2])
-
-
-def test_gram_matrices_are_ordered_by_the_target():
-    figure = make_gram_matrices()
-    assert figure.get_supxlabel() == figure.get_supylabel() == "rows, by price"
-    order = np.argsort(TARGET)
-    maps = {axes.get_title(loc="left"): axes.images[0] for axes in figure.axes if axes.images}
-    np.testing.assert_array_equal(maps["second: layer 1"].get_array(), GRAM[np.ix_(order, order)])
-
-
-@pytest.mark.parametrize("process", ["dwp", "dgp", "dsvi", "diwp"])
-def test_layer_grams_are_gram_matrices(process):
-    """Also where a layer is as wide as there are rows."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(9, 9, dtype=torch.float64, generator=generator)
-    model = dw.build(process, X, X[:, 0], depth=3, num_inducing=5)
-    grams = plots.layer_grams(model, X, num_samples=3, generator=generator)
-    assert list(grams) == ["input kernel", "layer 1", "layer 2", "output kernel"]
-    for name, gram in grams.items():
-        assert gram.shape == (9, 9)
-        np.testing.assert_allclose(gram, gram.T, atol=1e-12)
-        assert np.linalg.eigvalsh(gram).min() > -1e-8
-        if "kernel" in name:  # heights start at one
-            np.testing.assert_allclose(np.diag(gram), 1.0)
-
-
-def test_grams_that_do_not_apply():
-    X = torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="depth 1 has no hidden layers"):
-        plots.layer_grams(dw.build("dwp", X, X[:, 0], depth=1, num_inducing=4), X)
-    with pytest.raises(ValueError, match=r"layer 1 has shape \(2, 2\), but there are 3 targets"):
-        plots.gram_matrices({"dwp": {"layer 1": np.eye(2)}}, np.zeros(3))

@@ -112,7 +112,7 @@ def test_what_panels_are_not_for(curve_models):
     two_targets = FunctionSamples(torch.zeros(3, 5, 2), good.layers)
     for inputs, samples, prediction, message in (
         (x, gram, flat, "Gram matrices only"),
-        (x, shallow, flat, "depth 1"),
+        (x, shallow, flat, "depth 1 has none"),
         (x[:4], good, flat, "one input and one target"),
         (x, two_targets, flat, "one input and one target"),
     ):

@@ -1,7 +1,6 @@
 """ISO dates and times become numbers."""
 
 import datetime as dt
-import json
 
 import numpy as np
 import polars as pl
@@ -54,15 +53,6 @@ def test_text_and_types_agree():
     for other in (typed.cast(pl.String), zoned):
         assert TableEncoder.fit(other) == encoder
         assert encoder.encode(other).equals(expected)
-
-
-def test_json_and_imputation():
-    table = pl.DataFrame({"t": ["2024-01-01", None, "2024-01-03", "2024-01-09"]})
-    with pytest.raises(TableError, match="'t' has 1 missing"):
-        TableEncoder.fit(table)
-    encoder = TableEncoder.fit(table, impute="median")
-    assert TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
-    assert encoder.encode(table)["t: elapsed days"].to_list() == [0.0, 2.0, 2.0, 8.0]
 
 
 def test_what_is_no_date():

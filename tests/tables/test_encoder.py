@@ -91,24 +91,6 @@ def test_streaming_gives_every_row_once(tmp_path):
     assert whole.equals(pl.concat(batches))
 
 
-def test_the_number_of_calls_does_not_grow_with_the_columns(monkeypatch):
-    """One call of polars for each column and step took minutes for a table of 2,000 columns."""
-    calls, collect = [], pl.LazyFrame.collect
-    for name in ("collect", "_collect_eager"):
-        monkeypatch.setattr(
-            pl.LazyFrame, name, lambda self, *a, **k: calls.append(1) or collect(self)
-        )
-
-    def count(columns: int) -> int:
-        calls.clear()
-        texts = (["u", "v", "u"], ["1.5", "2", "3"])
-        table = pl.DataFrame({f"c{i}": texts[i % 2] for i in range(columns)})
-        assert TableEncoder.fit(table).encode(table).shape == (3, columns // 2 * 3)
-        return len(calls)
-
-    assert count(200) == count(20) > 0
-
-
 # ---- everything that is wrong, at once -----------------------------------------------------------
 
 

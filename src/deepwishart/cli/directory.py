@@ -20,28 +20,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
-import polars as pl
+from typing import Any
 
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.scores import report_tables
 from deepwishart.estimators import (
-    ClassPredictive,
     DeepKernelClassifier,
     DeepKernelEstimator,
     DeepKernelRegressor,
-    RescaledPredictive,
 )
 from deepwishart.estimators.record import check_record, from_record, require, to_record
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.posterior import Posterior
-from deepwishart.predict import Predictive
-from deepwishart.prior import Prior
-from deepwishart.tables import Column, TableEncoder
+from deepwishart.tables import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -52,25 +44,6 @@ class SavedModel:
     encoder: TableEncoder
     targets: list[str]
     fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
-
-    def inputs(self, encoded: pl.DataFrame) -> pl.DataFrame | np.ndarray:
-        """Encoded rows as the model knows them, with names of columns or without."""
-        named = hasattr(self.regressor, "feature_names_in_")
-        return encoded if named else encoded.to_numpy()
-
-    def prior_distribution(self, inputs: pl.DataFrame) -> RescaledPredictive | ClassPredictive:
-        """What the model expects of rows before it has learned from any."""
-        regressor, scaled = self.regressor, self.regressor._scaled
-        prior = Prior(scaled.model, int(regressor.n_predict_samples), regressor.seed_)
-        values, offset = regressor._separate_exposures(inputs.to_numpy())
-        X = scaled.tensor(scaled.inputs.forward(values))
-        shift = None if offset is None else scaled.tensor(offset)
-        predictive = Predictive(cast(Posterior, prior), X, chunk_rows=len(X), offset=shift)
-        if isinstance(regressor, DeepKernelClassifier):
-            return ClassPredictive(predictive, regressor.classes_)
-        return RescaledPredictive(
-            predictive, scaled.targets, 0 if regressor._single_column else None
-        )
 
 
 class ModelDirectory:
@@ -188,7 +161,7 @@ class ModelDirectory:
     # ---- reading ----------------------------------------------------------------------------
 
     def load(self) -> SavedModel:
-        """The model of a finished or interrupted run, or one that was saved from Python."""
+        """The model of a finished or interrupted run."""
         if not self.path.exists():
             raise CommandError(f"There is no model at {self.path}: no such directory.")
         where = self.path if (self.path / "config.json").is_file() else self.regressor
@@ -208,7 +181,10 @@ class ModelDirectory:
         kind = DeepKernelClassifier if classes else DeepKernelRegressor
         regressor: DeepKernelEstimator = from_record(kind, tensors, config, history)
         if "table" not in config:
-            return _without_table(regressor)
+            raise CommandError(
+                f"The model in {where} was saved from Python and knows of no table: use it there, "
+                "or fit one with deepwishart fit."
+            )
         try:
             return _with_table(regressor, config["table"])
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -230,26 +206,14 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
     return SavedModel(regressor, encoder, list(targets), fit)
 
 
-def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
-    """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
-    unnamed = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
-    names = getattr(regressor, "feature_names_in_", unnamed)
-    count = regressor.n_outputs_
-    targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
-    encoder = TableEncoder(tuple(Column(name, "number") for name in names))
-    return SavedModel(regressor, encoder, targets, {})
-
-
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:
     if before.get("data") != now["data"]:
         raise CommandError(
             "The data file has changed since the run began; --force starts anew with it."
         )
-    for name, value in now.items():
-        if before.get(name) != value:
-            option, both = options[name], (before.get(name), value)
-            then, wanted = (f"{option} {each}" if each else f"no {option}" for each in both)
-            raise CommandError(
-                f"The run to be resumed was started with {then}, not with {wanted}. Repeat its "
-                "options, or start anew with --force instead of --resume."
-            )
+    changed = [options[name] for name, value in now.items() if before.get(name) != value]
+    if changed:
+        raise CommandError(
+            f"The run to be resumed was started with another {', another '.join(changed)}. Repeat "
+            "its options, or start anew with --force instead of --resume."
+        )

@@ -22,7 +22,6 @@ from deepwishart.cli.scores import table_of
 from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.estimators.relevance import Dependence, Relevance, dependence
 from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_labels, read_targets
-from deepwishart.tables.dates import parts_of
 
 _GRID = 12  # values of a number
 _MOST_CATEGORIES = 12
@@ -61,7 +60,7 @@ def run_explain(
         out.mkdir(parents=True, exist_ok=True)  # better to fail before the work than after it
     with opened(*table) as file:
         X, y = _rows(saved, file.read(), columns, most)
-    rows = (None, None) if y is None else (saved.inputs(X), targets_of(y))
+    rows = (None, None) if y is None else (X, targets_of(y))
     with plain_warnings():
         found = saved.regressor.relevance(*rows, groups=column_groups(saved.encoder))
         found = sorted(found, key=lambda one: (-(one.importance or 0.0), one.lengthscale or 0.0))
@@ -138,26 +137,23 @@ def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
 
 def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     """Values to set a column to: as people read them, and as its columns of numbers."""
+    values: Values = ["false", "true"]
     if column.kind == "category":
-        counts = present.sum(0)
-        chosen = np.sort(np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES])
-        return [column.categories[each] for each in chosen], np.eye(len(counts))[chosen]
-    if column.kind == "boolean":
-        return ["false", "true"], np.array([[0.0], [1.0]])
-    if column.kind == "date":
+        chosen = np.sort(np.argsort(-present.sum(0), kind="stable")[:_MOST_CATEGORIES])
+        values = [column.categories[each] for each in chosen]
+    elif column.kind == "date":
         elapsed = present[:, column.parts.index("elapsed days")]
-        days = np.linspace(elapsed.min(), elapsed.max(), _GRID) + column.origin
-        parts = parts_of(pl.col("days"), column.origin)
-        numbers = pl.DataFrame({"days": days}).select(
-            parts[part].alias(part) for part in column.parts
-        )
-        times = pl.Series(days * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
-        return times.dt.round("1m").to_list(), numbers.to_numpy()
-    every = np.unique(present)
-    if len(every) > _GRID:
-        low, high = np.quantile(present, [0.02, 0.98])
-        every = np.linspace(low, high, _GRID)
-    return every.tolist(), every[:, None]
+        days = pl.Series(np.linspace(elapsed.min(), elapsed.max(), _GRID) + column.origin)
+        times = (days * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
+        values = times.dt.round("1m").to_list()
+    elif column.kind == "number":
+        every = np.unique(present)
+        if len(every) > _GRID:
+            low, high = np.quantile(present, [0.02, 0.98])
+            every = np.linspace(low, high, _GRID)
+        values = every.tolist()
+    encoder = TableEncoder((column,), missing=())
+    return values, encoder.encode(pl.DataFrame({column.name: values})).to_numpy()
 
 
 def _write(

@@ -72,15 +72,14 @@ def _numbers(saved: SavedModel, rows: Prepared) -> Iterator[dict[str, Any]]:
     """Pictures of a regressor, target by target."""
     X, y = rows.test
     distribution = saved.regressor.predict_distribution(X)
-    found = (*distribution.mean_and_stddev(), *distribution.quantile([0.05, 0.95]))
+    found = (distribution.mean, *distribution.quantile([0.05, 0.95]))
     for index, target in enumerate(saved.targets):
-        mean, stddev, lower, upper = (part.reshape(y.shape)[:, index] for part in found)
+        mean, lower, upper = (part.reshape(y.shape)[:, index] for part in found)
         truth = y[:, index]
         curve = metrics.calibration_curve(distribution.column(index), truth)
         pictures = {
             "truth": plots.against_truth(mean, lower, upper, truth, target=target),
             "calibration": plots.calibration({"model": curve}, num_rows=len(y)),
-            "residuals": plots.residuals(mean, stddev, truth, target=target),
         }
         alts = {what: f"{what} of {target}" for what in pictures}
         yield {"name": target, **{k: picture(each, alts[k]) for k, each in pictures.items()}}

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import polars as pl
 from rich.console import Console
 from sklearn.base import clone
 
@@ -17,12 +15,11 @@ from deepwishart.cli.errors import (
     FAILURE,
     INTERRUPTED,
     CommandError,
-    name_options,
     note,
     plain_warnings,
     printable,
 )
-from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, numbering, prepare, targets_of
+from deepwishart.cli.preparation import OF_THE_TABLE, Prepared, prepare, targets_of
 from deepwishart.cli.scores import (
     TRIED,
     cross_validation,
@@ -57,15 +54,10 @@ def run_fit(
     settings |= {name: sorted(settings[name] or ()) for name in ("categorical", "drop")}
     settings |= {name: list(settings[name] or ()) for name in ("target", "missing")}
     chosen = {k: v for k, v in settings.items() if v is not None and k not in OF_THE_TABLE}
-    check_parameters(DeepKernelRegressor(**chosen).get_params(deep=False))
-    rows, *folds = prepare(data, settings, cv=cv, quiet=quiet)
+    regressor = DeepKernelRegressor(**chosen)
+    check_parameters(regressor.get_params(deep=False))
+    rows, *folds = prepare(data, settings, regressor, cv=cv, quiet=quiet)
     estimator = _make_estimator(chosen, bool(rows.classes), settings["target"][0], options)
-    if isinstance(estimator, DeepKernelRegressor):
-        trial, X = clone(estimator), pl.concat([rows.train[0], rows.test[0]])
-        y = pl.DataFrame(np.concatenate([rows.train[1], rows.test[1]]), schema=settings["target"])
-        with numbering(rows.numbers):
-            trial._check_targets(y, reset=True)
-            trial._separate_exposures(trial._check_inputs(X, reset=True), reset=True)
     for sentence in rows.notes if not quiet else ():
         note(sentence)
     settings["data"] = rows.digest
@@ -77,7 +69,7 @@ def run_fit(
         estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
         about: dict[str, Any] = {"run": directory.run, "holdout": None, "cv": None}
         about |= {"rows": len(rows.train[1]), "left_out": rows.left_out}
-        with _training(directory, options):
+        with _training(directory):
             if folds:
                 about["cv"] = _cross_validate(estimator, folds, directory)
             interrupted = _fit_rows(estimator, rows)
@@ -149,11 +141,11 @@ def _cross_validate(
 
 
 @contextmanager
-def _training(directory: ModelDirectory, options: Mapping[str, str]) -> Iterator[None]:
+def _training(directory: ModelDirectory) -> Iterator[None]:
     """Warnings of training in a line each, and failures as errors that say where the last good
     state is; an interruption is said elsewhere."""
     try:
-        with plain_warnings("Training was interrupted", options):
+        with plain_warnings("Training was interrupted"):
             yield
     except ValueError:  # of a model that cannot be
         directory.forget()
@@ -162,7 +154,7 @@ def _training(directory: ModelDirectory, options: Mapping[str, str]) -> Iterator
         directory.mark("failed")
         where = getattr(error, "last_good", None) or directory.checkpoints
         more = "" if str(where) in str(error) else f" The last good state is in {where}."
-        raise CommandError(f"{name_options(error, options)}{more}", FAILURE) from error
+        raise CommandError(f"{error}{more}", FAILURE) from error
 
 
 def _print_outcome(saved: SavedModel) -> None:

@@ -49,10 +49,7 @@ _TRAINING = {
 
 
 def model_options(
-    *owners: type,
-    without: Collection[str] = (),
-    spec: type = ModelSpec,
-    classes: type | None = None,
+    *owners: type, without: Collection[str] = (), classes: type | None = None
 ) -> list[Any]:
     """An option for each field of the ``owners`` that the specification has a sentence of help for,
     and for those of training; its value is ``None`` where it is not given. Help says which defaults
@@ -62,7 +59,7 @@ def model_options(
     >>> [option.opts for option in model_options(DeepKernelRegressor)][:2]
     [['--process'], ['--depth']]
     """
-    model = {each.name: each.metadata["help"] for each in fields(spec) if each.metadata}
+    model = {each.name: each.metadata["help"] for each in fields(ModelSpec) if each.metadata}
     model["n_inducing"] = model["num_inducing"]
     asked = [each for owner in owners for each in fields(owner) if each.name not in without]
     others = {each.name: each.default for each in fields(classes)} if classes else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import polars as pl
 
 from deepwishart.cli.errors import printable
 from deepwishart.cli.options import opened
-from deepwishart.estimators import Standardiser
+from deepwishart.estimators import DeepKernelRegressor, Standardiser
 from deepwishart.estimators.checks import check_distance
 from deepwishart.tables import (
     Problems,
@@ -41,11 +40,10 @@ class Prepared(NamedTuple):
     encoder: TableEncoder
     train: Rows
     test: Rows
-    numbers: list[int]  # of these rows in the table, from 1
     classes: tuple[str, ...]  # labels, if the target names classes
     digest: str  # of the file's content
     left_out: int  # number of rows without a target
-    notes: tuple[str, ...]  # what a person should know of how the table was read
+    notes: list[str]  # what a person should know of how the table was read
 
 
 def targets_of(y: np.ndarray) -> np.ndarray:
@@ -65,11 +63,17 @@ def numbering(numbers: Sequence[int]) -> Iterator[None]:
 
 
 def prepare(
-    data: Path, settings: Mapping[str, Any], *, cv: int = 0, quiet: bool = False
+    data: Path,
+    settings: Mapping[str, Any],
+    model: DeepKernelRegressor,
+    *,
+    cv: int = 0,
+    quiet: bool = False,
 ) -> list[Prepared]:
     """Read a table, leave out rows without a target and hold some out; all that is wrong comes in
-    one message. The first has the rows held out that the settings ask for; then come ``cv`` others,
-    which hold every row out once."""
+    one message, and a ``model`` with the parameters that were asked for says what its targets have
+    to be. The first has the rows held out that the settings ask for; then come ``cv`` others, which
+    hold every row out once."""
     reading = [settings[name] for name in ("separator", "decimal", "encoding")]
     with opened(data, *reading, quiet=quiet) as file:
         table, digest = file.read(), file.digest()
@@ -89,7 +93,13 @@ def prepare(
         problems.append("No row has a value for every target.")
         known[:] = True  # the inputs can be looked at nevertheless
     left_out = int((~known).sum())
-    notes = tuple(_notes(table, targets, classes, left_out, missing))
+    notes = []
+    if classes:
+        target, names = printable(targets[0], 60), listing(classes, 4)
+        notes.append(f"{target} names {len(classes)} classes ({names}): this is a classifier")
+    if left_out:
+        several = "row" if left_out == 1 else "rows"
+        notes.append(f"{left_out:,} {several} without a target left out")
     table, y, rows = table.filter(known), y[known], (1 + np.flatnonzero(known)).tolist()
 
     def divide(held_out: np.ndarray) -> Prepared:
@@ -111,13 +121,15 @@ def prepare(
         values = X.to_numpy()
         if not (values != values[0]).any():
             raise TableError("Every input column is constant; there is nothing to predict from.")
-        for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
-            with numbering(rows):
+        with numbering(rows):
+            for scaled, names, what in ((values, X.columns, "X"), (y, targets, "y")):
                 check_distance(Standardiser.fit(scaled[~held_out]).forward(scaled), names, what)
+            if not classes:
+                model._check_targets(pl.DataFrame(y, schema=targets), reset=True)
+                model._separate_exposures(model._check_inputs(X, reset=True), reset=True)
         told = np.array(classes)[y.astype(int)] if classes else y
         train, test = ((X.filter(each), told[each]) for each in (~held_out, held_out))
-        numbers = [rows[each] for each in np.argsort(held_out, kind="stable")]
-        return Prepared(encoder, train, test, numbers, classes, digest, left_out, notes)
+        return Prepared(encoder, train, test, classes, digest, left_out, notes)
 
     none = np.zeros(len(y), dtype=bool)
     parts = [none] if problems else _hold_out(y, settings, bool(classes), cv)
@@ -164,25 +176,3 @@ def _names_classes(
             "for each target."
         )
     return bool(found)
-
-
-def _notes(
-    table: pl.DataFrame,
-    targets: Sequence[str],
-    classes: Sequence[str],
-    left_out: int,
-    missing: Sequence[str],
-) -> Iterator[str]:
-    if classes:
-        target, names = printable(targets[0], 60), listing(classes, 4)
-        yield f"{target} names {len(classes)} classes ({names}): this is a classifier"
-    if left_out:
-        yield f"{left_out:,} {'row' if left_out == 1 else 'rows'} without a target left out"
-    spellings = [word.strip().lower() for word in missing]
-    counts: Counter[str] = Counter()
-    for column in table.select(pl.col(pl.String)):
-        words = column.rename("").str.strip_chars()  # polars takes "^x$" for a pattern of names
-        counts.update(words.filter(words.str.to_lowercase().is_in(spellings)).to_list())
-    if counts:
-        shown = ", ".join(f"{printable(word, 20)} ({n:,})" for word, n in counts.most_common(8))
-        yield f"taken for missing values: {shown} (--missing changes that)"

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from rich.markup import escape
 from rich.table import Column, Table
 from sklearn.base import clone
@@ -22,7 +21,6 @@ from deepwishart.estimators import (
     number_classes,
     score,
     score_constant,
-    score_gaussian,
 )
 from deepwishart.estimators.search import KERNELS
 from deepwishart.kernels import make
@@ -84,15 +82,16 @@ def holdout_report(
 def _number_scores(model: Any, rows: Prepared, compare: Collection[str]) -> dict[str, list[Scores]]:
     (X, y), (X_test, y_test) = rows.train, rows.test
     prediction = model.predict_distribution(X_test)
-    found = {"model": score(prediction, y_test), "constant": score_constant(prediction, y_test, y)}
+    found = {"model": score(prediction, y_test), "constant": score_constant(y, y_test)}
     if "linear" in compare:
         known, new = (model._scaled.inputs.forward(each.to_numpy()) for each in (X, X_test))
-        columns = model._scaled.targets.forward(y).T
+        scaling = prediction.scaling
         fitted = [
-            BayesianRidge().fit(known, each).predict(new, return_std=True) for each in columns
+            BayesianRidge().fit(known, each).predict(new, return_std=True)
+            for each in scaling.forward(y).T
         ]
-        mean, stddev = (torch.as_tensor(np.stack(part, 1)) for part in zip(*fitted, strict=True))
-        found["linear"] = score_gaussian(mean, stddev, prediction, y_test)
+        mean, stddev = (np.stack(part, 1) for part in zip(*fitted, strict=True))
+        found["linear"] = score((scaling.inverse(mean), stddev * scaling.scale), y_test)
     chosen = model.likelihood == "auto" and not isinstance(model.model_.likelihood, Gaussian)
     if "gp" in compare and (model.model_.depth != 1 or chosen):
         found["gp"] = score(_with_one_layer(model, rows).predict_distribution(X_test), y_test)

@@ -124,10 +124,10 @@ def report(
     """
     from deepwishart.reproduction.report import write_report
 
-    written = write_report(results, out)
-    for sentence in written.notes:
+    content, files = write_report(results, out)
+    for sentence in content.notes:
         note(sentence)
-    print(written.summary, *written.files, sep="\n")
+    print(content.summary, *files, sep="\n")
 
 
 def _plan(
@@ -180,7 +180,7 @@ def _carry_out(
     from rich.progress import Progress
 
     from deepwishart.reproduction.sweeps import pending, run_sweep
-    from deepwishart.reproduction.sweeps.engine import Event, Lost
+    from deepwishart.reproduction.sweeps.engine import Event
 
     left = len(pending(specs, store, retry_failed=retry_failed))
     typer.echo(f"{len(specs)} runs, {len(specs) - left} of them done before.", err=True)
@@ -190,7 +190,7 @@ def _carry_out(
             task = progress.add_task("runs", total=left)
 
             def show(event: Event) -> None:
-                progress.advance(task, not isinstance(event, Lost))
+                progress.advance(task, not event.again)
                 console.print(str(event), markup=False, highlight=False, soft_wrap=True)
 
             missing = run_sweep(specs, store, engine, show, retry_failed=retry_failed)

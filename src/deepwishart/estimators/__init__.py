@@ -12,13 +12,7 @@ Estimators, the sweeps over the paper's experiments and the demonstrations all g
 
 from deepwishart.estimators.base import DeepKernelEstimator
 from deepwishart.estimators.classifier import ClassPredictive, DeepKernelClassifier, number_classes
-from deepwishart.estimators.evaluation import (
-    Bound,
-    estimate_elbo,
-    score,
-    score_constant,
-    score_gaussian,
-)
+from deepwishart.estimators.evaluation import Bound, estimate_elbo, score, score_constant
 from deepwishart.estimators.regressor import DeepKernelRegressor
 from deepwishart.estimators.relevance import Relevance
 from deepwishart.estimators.scaled_model import RescaledPredictive, ScaledModel, Standardiser
@@ -39,6 +33,5 @@ __all__ = [
     "number_classes",
     "score",
     "score_constant",
-    "score_gaussian",
     "search_model",
 ]

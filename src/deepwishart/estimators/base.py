@@ -104,8 +104,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     # ---- what estimators differ in ----------------------------------------------------------
 
     @abstractmethod
-    def predict_distribution(self, X: Any) -> Any:
-        """The whole predictive distribution at ``X``."""
+    def predict_distribution(self, X: Any, *, prior: bool = False) -> Any:
+        """The whole predictive distribution at ``X``; with ``prior``, what the model expects of
+        rows before it has learned from any."""
 
     @abstractmethod
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
@@ -375,12 +376,13 @@ class DeepKernelEstimator(BaseEstimator, ABC):
 
     relevance = relevance  # a method with a file of its own
 
-    def _predict(self, X: Any) -> Predictive:
+    def _predict(self, X: Any, prior: bool) -> Predictive:
         """The predictive distribution in standardised units."""
         check_is_fitted(self, "model_")
         inputs, offset = self._separate_exposures(self._check_inputs(X, reset=False))
         checks.check_distance(self._scaled.inputs.forward(inputs), self._names())
-        return self._scaled.standardised(inputs, int(self.n_predict_samples), self.seed_, offset)
+        samples = int(self.n_predict_samples)
+        return self._scaled.standardised(inputs, samples, self.seed_, offset, prior)
 
     # ---- disk -------------------------------------------------------------------------------
 

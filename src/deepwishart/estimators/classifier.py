@@ -139,10 +139,10 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
         log_probs = self.predict_distribution(X).log_probs
         return log_probs[:, 1] - log_probs[:, 0] if len(self.classes_) == 2 else log_probs
 
-    def predict_distribution(self, X: Any) -> ClassPredictive:
+    def predict_distribution(self, X: Any, *, prior: bool = False) -> ClassPredictive:
         """The whole predictive distribution: ``probs``, ``log_probs``, ``mode``, ``log_prob``,
-        ``sample``."""
-        return ClassPredictive(self._predict(X), self.classes_)
+        ``sample``. With ``prior``, what the model expects of rows before it has learned any."""
+        return ClassPredictive(self._predict(X, prior), self.classes_)
 
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """Log predictive probability of each row's label, ``(N,)``."""
@@ -168,10 +168,6 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelEstimator):
                 found = f"one class only, {classes.tolist()[0]!r}" if len(classes) else "no rows"
                 raise ValueError(f"A classifier needs two classes to tell apart; y has {found}.")
             weights = compute_class_weight(self.class_weight, classes=classes, y=labels)
-            if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
-                raise ValueError(
-                    f"class_weight must be finite and not negative, got {self.class_weight!r}."
-                )
             self._weights, self.classes_ = weights.tolist(), classes
         return number_classes(labels, self.classes_).astype(np.float64)
 

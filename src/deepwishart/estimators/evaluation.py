@@ -12,8 +12,7 @@ from torch import Tensor
 
 from deepwishart import metrics
 from deepwishart.bound import elbo
-from deepwishart.estimators.scaled_model import RescaledPredictive
-from deepwishart.likelihoods.counts import Counts
+from deepwishart.estimators.scaled_model import RescaledPredictive, Standardiser
 from deepwishart.model import DeepKernelProcess
 
 _BATCH_SAMPLES = 10
@@ -85,9 +84,12 @@ def conformal_quantile(scores: np.ndarray, coverage: float) -> np.ndarray:
     return np.sort(scores, axis=0)[rank - 1]
 
 
-def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float]]:
+def score(
+    prediction: RescaledPredictive | tuple[np.ndarray, np.ndarray], y: np.ndarray
+) -> list[dict[str, float]]:
     """Log likelihood per row, RMSE, CRPS and coverage of the 90% interval of each target column, in
-    the units of ``y``, ``(N,)`` or ``(N, D)``.
+    the units of ``y``, ``(N,)`` or ``(N, D)``; of Gaussians by means and standard deviations, ``(N,
+    D)`` each, as well.
 
     >>> from deepwishart.estimators import ScaledModel
     >>> from deepwishart.spec import ModelSpec
@@ -96,51 +98,11 @@ def score(prediction: RescaledPredictive, y: np.ndarray) -> list[dict[str, float
     >>> sorted(scores), 0 < scores["rmse"] < 200
     (['coverage90', 'crps', 'log_likelihood', 'rmse'], True)
     """
-    return _scores(map(prediction.column, range(len(prediction.scaling.scale))), y)
-
-
-def score_gaussian(
-    mean: Tensor, stddev: Tensor, units: RescaledPredictive, y: np.ndarray
-) -> list[dict[str, float]]:
-    """The scores of another model's Gaussian predictions ``(N, D)``, given in standardised units;
-    ``units`` is a prediction that knows what those are.
-
-    >>> from deepwishart.estimators import ScaledModel
-    >>> from deepwishart.spec import ModelSpec
-    >>> X = np.array([[0.0], [10.0], [20.0]])
-    >>> units = ScaledModel.build(ModelSpec(1, num_inducing=3), X, X).predict(X, 5)
-    >>> score_gaussian(units.standardise(X), torch.ones(3, 1), units, X)[0]["rmse"] < 1e-9
-    True
-    """
-    scaling = units.scaling
-    moments = scaling.inverse(mean.numpy()).T, (stddev.numpy() * scaling.scale).T
-    return _scores(zip(*moments, strict=True), y)
-
-
-def score_constant(
-    prediction: RescaledPredictive, y: np.ndarray, train: np.ndarray
-) -> list[dict[str, float]]:
-    """The scores of a guess with mean and standard deviation of the targets ``train`` for all
-    inputs; the guess of counts is a negative binomial with these moments.
-
-    >>> from deepwishart.estimators import ScaledModel
-    >>> from deepwishart.spec import ModelSpec
-    >>> X = np.array([[0.0], [10.0], [20.0]])
-    >>> prediction = ScaledModel.build(ModelSpec(1, num_inducing=3), X, X).predict(X, 5)
-    >>> round(score_constant(prediction, X, X)[0]["rmse"], 4)
-    8.165
-    """
-    if prediction.discrete:
-        return _scores([_OneLaw(each, len(y)) for each in train.reshape(len(train), -1).T], y)
-    known = torch.as_tensor(prediction.scaling.forward(train.reshape(len(train), -1)))
-    shape = (len(y), known.shape[1])
-    spread = known.std(0, correction=0)
-    spread = torch.where(spread > 0, spread, 1.0)
-    return score_gaussian(known.mean(0).expand(shape), spread.expand(shape), prediction, y)
-
-
-def _scores(marginals: Iterable[Any], y: np.ndarray) -> list[dict[str, float]]:
-    """Of predictions of each column."""
+    marginals: Iterable[Any] = (
+        zip(*(part.T for part in prediction), strict=True)
+        if isinstance(prediction, tuple)
+        else map(prediction.column, range(len(prediction.scaling.scale)))
+    )
     return [
         {
             "log_likelihood": metrics.log_likelihood(guess, truth),
@@ -152,20 +114,13 @@ def _scores(marginals: Iterable[Any], y: np.ndarray) -> list[dict[str, float]]:
     ]
 
 
-class _OneLaw:
-    """The same counts for every row: a negative binomial with the moments of ``counts``."""
+def score_constant(train: np.ndarray, y: np.ndarray) -> list[dict[str, float]]:
+    """The scores of a guess with mean and standard deviation of the targets ``train`` for all rows.
 
-    gaussian, discrete = False, True
-
-    def __init__(self, counts: np.ndarray, num_rows: int) -> None:
-        mean = float(counts.mean()) or 0.5 / len(counts)
-        dispersion = max(0.0, (float(counts.var()) - mean) / mean**2)
-        shape = torch.zeros(num_rows, dtype=torch.float64)
-        law = Counts(shape + math.log(mean), shape + dispersion)
-        self.mean, self.log_prob, self.cdf, self._law = law.mean, law.log_prob, law.cdf, law
-
-    def sample(self, num_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draws, the same at every call."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return self._law.sample(torch.Size([num_samples]))
+    >>> X = np.array([[0.0], [10.0], [20.0]])
+    >>> round(score_constant(X, X)[0]["rmse"], 4)
+    8.165
+    """
+    scaling = Standardiser.fit(train.reshape(len(train), -1))
+    shape = (len(y), len(scaling.scale))
+    return score((scaling.inverse(np.zeros(shape)), np.broadcast_to(scaling.scale, shape)), y)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from sklearn.base import is_classifier
 from torch import Tensor
 
-from deepwishart._support.arguments import resolve_device
+from deepwishart._support.arguments import number, resolve_device, tensor, whole_number
 from deepwishart.estimators import checks
 from deepwishart.estimators.scaled_model import ScaledModel, Standardiser
 from deepwishart.likelihoods.counts import CountLikelihood
@@ -38,11 +39,10 @@ _CONFORMITY = "conformity_scores"
 _TRIED = ("depth", "num_inducing", "elbo", "standard_error", "steps", "seconds")
 _LEARNED = {"classes": "classes_", "exposure": "_exposure_column"}  # from targets and inputs
 _SCALED = ("input", "target")
-_MOST = 2**31
 # Elements of what has no tensor of its size in a file (features of a wide layer, integration nodes
 # of many classes): more than any stored tensor, but not memory without end.
 _LARGEST = 2**27
-_WRONG = (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError)
+_WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 
 
 def to_record(estimator: DeepKernelEstimator) -> Record:
@@ -88,8 +88,10 @@ def from_record(
             f"{saved!s:.40}.load."
         )
     spec = check_record(config, tensors)
-    _check_history(history)
-    try:
+    own = dict(tensors)
+    scores = own.pop(_CONFORMITY, None)
+    with _describing():
+        _check_history(history)
         given = config["parameters"] | ({} if device is None else {"device": device})
         if isinstance(given.get("protocol"), dict):
             given["protocol"] = Protocol(**given["protocol"])
@@ -103,10 +105,13 @@ def from_record(
             estimator._exposure_column = config["exposure"]
         estimator.history_ = History.from_dict(history)
         model = spec.replace(num_inducing=config["num_inducing"]).make()
-        model.load_tensors({k: v for k, v in tensors.items() if k != _CONFORMITY})
+        model.load_tensors(own)
         model.to(resolve_device(estimator.device))
-    except _WRONG as error:
-        raise ModelFileError(f"The saved model does not describe an estimator: {error}") from error
+        if scores is not None:
+            fits = scores.ndim == 2 and scores.shape[1] == spec.num_outputs and len(scores) > 0
+            fits = fits and scores.is_floating_point() and bool((scores >= 0).all())
+            require(fits, "conformity_scores are no distances of rows")
+            estimator.conformity_scores_ = scores.numpy()
     inputs, targets = (Standardiser.from_dict(config[f"{what}_scaling"]) for what in _SCALED)
     estimator._scaled, estimator.spec_ = ScaledModel(model, inputs, targets), spec
     estimator._single_column, estimator.seed_ = config["single_column"], config["seed"]
@@ -115,32 +120,21 @@ def from_record(
     estimator.elbo_ = config["training"]["elbo"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-    if _CONFORMITY in tensors:
-        scores = tensors[_CONFORMITY]
-        fits = scores.ndim == 2 and scores.shape[1] == spec.num_outputs and len(scores) > 0
-        fits = fits and scores.is_floating_point() and bool((scores >= 0).all())
-        require(fits, "conformity_scores are no distances of rows")
-        estimator.conformity_scores_ = scores.numpy()
     return cast("Estimator", estimator)
 
 
 def check_record(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ModelSpec:
     """The specification in a config, if everything in it fits together and the ``tensors``, of
     which only type and shape are looked at, are those of its model."""
-    for name in ("parameters", "spec", "training"):
-        require(isinstance(config.get(name), dict), f"{name} is missing or no object")
-    plain, tensors = config["spec"], {k: v for k, v in tensors.items() if k != _CONFORMITY}
-    for each in fields(ModelSpec):
-        fits = type(plain.get(each.name)) is type(each.default)
-        simple = isinstance(each.default, int | float | str)
-        require(fits or not simple, f"{each.name} is no {type(each.default).__name__}")
+    tensors = {name: each for name, each in tensors.items() if name != _CONFORMITY}
     hidden = {match[1] for name in tensors if (match := re.match(r"layers\.(\d+)\.", name))}
-    # Before anything has as many entries as there are layers.
-    layers = f"depth is {plain['depth']}, but there are tensors of {len(hidden) + 1} layers"
-    require(plain["depth"] == len(hidden) + 1, layers)
-    most = max(_LARGEST, 64 * sum(tensor.numel() for tensor in tensors.values()))
-    try:
-        spec = ModelSpec.from_dict(plain)
+    most = max(_LARGEST, 64 * sum(each.numel() for each in tensors.values()))
+    with _describing():
+        # Before anything has as many entries as there are layers.
+        depth = config["spec"]["depth"]
+        layers = f"depth is {depth}, but there are tensors of {len(hidden) + 1} layers"
+        require(depth == len(hidden) + 1, layers)
+        spec = ModelSpec.from_dict(config["spec"])
         require(max(spec.widths, default=1) * spec.num_inducing <= most, "its layers are too wide")
         _check_data(config, spec)
         _check_likelihood(config, spec, most)
@@ -148,46 +142,37 @@ def check_record(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mo
         with torch.device("meta"):
             laid_out = spec.replace(num_inducing=config["num_inducing"], likelihood=likelihood)
             expected = laid_out.make().state_dict()
-    except ModelFileError:
-        raise
-    except _WRONG as error:
-        raise ModelFileError(f"The saved model does not describe an estimator: {error}") from error
-    shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if spec.output == "collapsed":  # it predicts from all rows, however many
-        rows = found.get("training_inputs", ())[:1]
-        shapes["training_inputs"] = (*rows, spec.num_features)
-        shapes["training_targets"] = (*rows, spec.num_outputs)
-    alike = all(tensor.dtype == spec.torch_dtype for tensor in tensors.values())
-    require(alike, f"there are tensors of another type than {spec.dtype}")
-    for name in sorted(shapes.keys() | found.keys()):
-        sizes = f"the tensor {name!s:.60} should have the sizes {shapes.get(name, 'of none')}, "
-        require(shapes.get(name) == found.get(name), sizes + f"it has {found.get(name, 'none')}")
+        shapes = {name: tuple(each.shape) for name, each in expected.items()}
+        found = {name: tuple(each.shape) for name, each in tensors.items()}
+        if spec.output == "collapsed":  # it predicts from all rows, however many
+            rows = found.get("training_inputs", ())[:1]
+            shapes["training_inputs"] = (*rows, spec.num_features)
+            shapes["training_targets"] = (*rows, spec.num_outputs)
+        alike = all(each.dtype == spec.torch_dtype for each in tensors.values())
+        require(alike, f"there are tensors of another type than {spec.dtype}")
+        for name in sorted(shapes.keys() | found.keys()):
+            sizes = f"the tensor {name!s:.60} should have the sizes {shapes.get(name, 'of none')}"
+            there = f"it has {found.get(name, 'none')}"
+            require(shapes.get(name) == found.get(name), f"{sizes}, {there}")
     return spec
 
 
 def _check_data(config: Mapping[str, Any], spec: ModelSpec) -> None:
     """What is said of the data, of their units, and of training."""
-    fewer = is_count(config.get("num_inducing"), 1, spec.num_inducing)
-    require(fewer, "there are more inducing points than were asked for")
-    given = config["parameters"].get("random_state")
-    require(given is None or is_count(given, 0, 2**32 - 1), "random_state is no seed")
-    require(is_count(config.get("seed"), 0, 2**62), "seed is no seed")
-    require(is_number(config["training"].get("elbo")), "the ELBO is no number")
-    single = config.get("single_column")
+    whole_number("num_inducing", config["num_inducing"], most=spec.num_inducing)
+    whole_number("seed", config["seed"], 0, most=2**62)
+    number("the ELBO", config["training"]["elbo"], low=-math.inf)
+    single, names = config["single_column"], config["feature_names"]
     agrees = isinstance(single, bool) and (not single or spec.num_outputs == 1)
     require(agrees, "single_column contradicts num_outputs")
-    names = config.get("feature_names", ())
-    texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    named = names is None or (texts and len(names) == spec.num_features)
-    require(named, "feature_names are not as many as num_features")
+    if names is not None:
+        texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        fits = texts and len(names) == spec.num_features
+        require(fits, "feature_names are not as many as num_features")
     for what, length in zip(_SCALED, (spec.num_features, spec.num_outputs), strict=True):
-        scaling = config.get(f"{what}_scaling")
         for name in ("magnitude", "location", "spread"):
-            values: Any = scaling.get(name) if isinstance(scaling, dict) else None
-            fits = _are_numbers(values) and len(values) == length
-            positive = name == "location" or (fits and min(values) > 0)
-            require(fits and positive, f"{name} of {what}_scaling is no list of {length} numbers")
+            values = _numbers(f"{what}_scaling", config[f"{what}_scaling"][name], length)
+            require(name == "location" or bool((values > 0).all()), f"{name} must be positive")
 
 
 def _check_likelihood(config: Mapping[str, Any], spec: ModelSpec, most: int) -> None:
@@ -195,25 +180,20 @@ def _check_likelihood(config: Mapping[str, Any], spec: ModelSpec, most: int) -> 
     options: dict[str, Any] = dict(spec.likelihood_options)
     wanted: dict[str, Any] = {}
     if "classes" in config:
-        classes, weights = config["classes"], options.pop("class_weights", None)
-        require(isinstance(classes, list) and len(classes) > 1, "classes are no list of labels")
-        kinds, count = {type(label) for label in classes}, len(classes)
+        classes = config["classes"] if isinstance(config["classes"], list) else []
+        count, kinds = len(classes), {type(label) for label in classes}
         ordered = kinds in ({str}, {bool}, {int}, {float}) and sorted(set(classes)) == classes
-        require(ordered, "classes are no sorted texts or numbers, all different")
+        require(ordered and count > 1, "classes are no sorted texts or numbers, all different")
         require(4 * count**2 <= most, "there are too many classes")
-        weighed = _are_numbers(weights) and len(weights) == count
-        require(weighed, "class_weights are no numbers of the classes")
+        del options["class_weights"]  # which the likelihood looks at
         name, wanted = ("bernoulli", {}) if count == 2 else ("categorical", {"num_classes": count})
         fits = spec.likelihood == name and spec.num_outputs == 1 and config["single_column"]
         require(fits, f"there are {count} classes, which is not what its likelihood is for")
     else:
-        require(
-            spec.likelihood in checks.LIKELIHOODS, f"Unknown likelihood {spec.likelihood!r:.40}"
-        )
-        if (exposure := config.get("exposure")) is not None:
-            counts = issubclass(spec.likelihood_class, CountLikelihood)
-            column = counts and is_count(exposure, 0, spec.num_features - 1)
-            require(column, "exposure is no column")
+        require(spec.likelihood in checks.LIKELIHOODS, "its likelihood is for classes")
+        if (exposure := config["exposure"]) is not None:
+            whole_number("exposure", exposure, 0, most=spec.num_features - 1)
+            require(issubclass(spec.likelihood_class, CountLikelihood), "exposure is for counts")
             wanted = {"exposure": True}
     require(options == wanted, "likelihood_options are not those of the estimator")
 
@@ -221,40 +201,35 @@ def _check_likelihood(config: Mapping[str, Any], spec: ModelSpec, most: int) -> 
 def _check_history(history: Mapping[str, Any]) -> None:
     """Refuse a history whose columns are no lists of numbers."""
     for name in (*COLUMNS, "recoveries"):
-        require(_are_numbers(history.get(name)), f"{name} of the history is no list of numbers")
-    require(all(is_count(step, 0) for step in history["step"]), "a step of the history is no count")
-    tried = history.get("tried", [])
-    require(
-        isinstance(tried, list)
-        and all(
-            isinstance(each, dict)
-            and each.keys() == {"kernel", "likelihood", *_TRIED}
-            and all(is_number(each[name]) for name in _TRIED)
-            and all(isinstance(each[name], str) for name in ("kernel", "likelihood"))
-            for each in tried
-        ),
-        "what was tried is no list of numbers by name",
-    )
+        _numbers(name, history[name])
+    for each in history["tried"]:
+        require(each.keys() == {"kernel", "likelihood", *_TRIED}, "what was tried is no model")
+        _numbers("tried", [each[name] for name in _TRIED])
+        names = each["kernel"], each["likelihood"]
+        require(all(isinstance(name, str) for name in names), "what was tried has no names")
+
+
+@contextmanager
+def _describing() -> Iterator[None]:
+    """Whatever goes wrong is put down to the file."""
+    try:
+        yield
+    except _WRONG as error:
+        raise ModelFileError(f"The saved model does not describe an estimator: {error}") from error
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise :class:`~deepwishart.persistence.ModelFileError` unless the condition holds."""
+    """Raise ``ValueError`` unless the condition holds."""
     if not condition:
-        raise ModelFileError(f"The saved model does not describe an estimator: {what}.")
+        raise ValueError(f"{what}.")
 
 
-def is_count(value: Any, least: int = 1, most: int = _MOST) -> bool:
-    """An integer in a range."""
-    return type(value) is int and least <= value <= most
-
-
-def is_number(value: Any) -> bool:
-    """A finite number."""
-    return (type(value) is float and math.isfinite(value)) or is_count(value, -(2**63), 2**63)
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(map(is_number, values))
+def _numbers(name: str, values: Any, length: int | None = None) -> Tensor:
+    """A list of finite numbers, of this length if one is given."""
+    found = tensor(name, values)
+    fits = found.ndim == 1 and length in (None, len(found)) and bool(found.isfinite().all())
+    require(fits, f"{name} is no list of {'' if length is None else f'{length} '}numbers")
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -139,12 +139,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         mean, std = self.predict_distribution(X).mean_and_stddev()
         return (mean, std) if return_std else mean
 
-    def predict_distribution(self, X: Any) -> RescaledPredictive:
+    def predict_distribution(self, X: Any, *, prior: bool = False) -> RescaledPredictive:
         """The whole predictive distribution: ``mean``, ``stddev``, ``quantile``, ``cdf``,
-        ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it."""
-        return RescaledPredictive(
-            self._predict(X), self._scaled.targets, 0 if self._single_column else None
-        )
+        ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it. With
+        ``prior``, what the model expects of rows before it has learned from any."""
+        column = 0 if self._single_column else None
+        return RescaledPredictive(self._predict(X, prior), self._scaled.targets, column)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, conformal: bool = False
@@ -218,8 +218,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         targets = checks.check_targets(y)
-        if reset:
-            checks.check_spread(targets, checks.column_names(y))
         if _counts(self.likelihood if reset else self.spec_.likelihood):
             checks.check_counts(targets, checks.column_names(y))
         return targets

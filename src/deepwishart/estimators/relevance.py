@@ -143,40 +143,26 @@ def dependence(
         values: what to set them to.
         num_functions: functions to draw.
     """
-    curves = sampled_dependence(estimator, X, columns, values, num_functions, estimator.seed_)
-    mean, spread = curves.mean(0), curves.std(0, ddof=1)
-    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
-    reach = conformal_quantile(distance.max(1), 0.9) * spread
-    classes = isinstance(estimator.model_.likelihood, ClassLikelihood)
-    counts = isinstance(estimator.model_.likelihood, CountLikelihood)
-    lowest, highest = 0.0 if classes or counts else -np.inf, 1.0 if classes else np.inf
-    return Dependence(mean, *(np.clip(mean + side * reach, lowest, highest) for side in (-1, 1)))
-
-
-def sampled_dependence(
-    estimator: DeepKernelEstimator,
-    X: np.ndarray,
-    columns: Sequence[int],
-    values: np.ndarray,
-    num_functions: int,
-    seed: int,
-) -> np.ndarray:
-    """Partial dependence of functions drawn from the posterior, ``(num_functions, G, D)``."""
-    scaled, shape = estimator._scaled, (len(values), len(X))
+    scaled, likelihood = estimator._scaled, estimator.model_.likelihood
     rows = np.repeat(X[None], len(values), axis=0)
     rows[:, :, list(columns)] = values[:, None, :]
     known, offset = estimator._separate_exposures(rows.reshape(-1, X.shape[1]))
     inputs = scaled.tensor(scaled.inputs.forward(known))
-    generator = torch.Generator(scaled.model.device).manual_seed(seed)
+    generator = torch.Generator(scaled.model.device).manual_seed(estimator.seed_)
     drawn = scaled.model.sample_functions(inputs, num_functions, generator).functions
     drawn = drawn if offset is None else drawn + scaled.tensor(offset)
-    law: Any = scaled.model.likelihood.distribution(drawn)
+    law: Any = likelihood.distribution(drawn)
+    classes, counts = (isinstance(likelihood, kind) for kind in (ClassLikelihood, CountLikelihood))
     # Classes have no mean but probabilities; of two, that of the second.
-    expected = law.probs if isinstance(scaled.model.likelihood, ClassLikelihood) else law.mean
-    expected = expected.detach().cpu().double().numpy()
-    curves: np.ndarray = expected.reshape(num_functions, *shape, -1).mean(2)
-    fits = curves.shape[-1] == len(scaled.targets.scale)
-    return scaled.targets.inverse(curves) if fits else curves
+    expected = (law.probs if classes else law.mean).detach().cpu().double().numpy()
+    curves = expected.reshape(num_functions, len(values), len(X), -1).mean(2)
+    if curves.shape[-1] == len(scaled.targets.scale):
+        curves = scaled.targets.inverse(curves)
+    mean, spread = curves.mean(0), curves.std(0, ddof=1)
+    distance = np.abs(curves - mean) / np.where(spread > 0, spread, 1.0)
+    reach = conformal_quantile(distance.max(1), 0.9) * spread
+    lowest, highest = 0.0 if classes or counts else -np.inf, 1.0 if classes else np.inf
+    return Dependence(mean, *(np.clip(mean + side * reach, lowest, highest) for side in (-1, 1)))
 
 
 def _log_prob(estimator: Any, rows: np.ndarray, y: Any) -> np.ndarray:

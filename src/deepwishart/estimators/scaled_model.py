@@ -14,6 +14,7 @@ from deepwishart._support.arguments import probabilities, tensor
 from deepwishart.model import DeepKernelProcess
 from deepwishart.posterior import Posterior
 from deepwishart.predict import Predictive
+from deepwishart.prior import Prior
 from deepwishart.spec import ModelSpec
 from deepwishart.start import make_model
 
@@ -66,11 +67,6 @@ class Standardiser:
             far = (inner > 0) & (spread > _FEW_FAR * inner)
             location, spread = np.where(far, median, location), np.where(far, inner, spread)
         return cls(magnitude, location, spread)
-
-    @classmethod
-    def identity(cls, columns: int) -> Standardiser:
-        """One that leaves its columns as they are."""
-        return cls(np.ones(columns), np.zeros(columns), np.ones(columns))
 
     @property
     def scale(self) -> np.ndarray:
@@ -134,7 +130,8 @@ class ScaledModel:
             **options: how it starts, such as ``seed``: see :func:`deepwishart.start.make_model`.
         """
         moves = spec.make_likelihood().location_scale
-        targets = Standardiser.fit(y, robust=True) if moves else Standardiser.identity(y.shape[1])
+        one = np.ones(y.shape[1])
+        targets = Standardiser.fit(y, robust=True) if moves else Standardiser(one, 0 * one, one)
         inputs, dtype = Standardiser.fit(X), spec.torch_dtype
         rows = torch.as_tensor(inputs.forward(X), dtype=dtype)
         values = torch.as_tensor(_beside(targets.forward(y), log_exposures), dtype=dtype)
@@ -156,21 +153,29 @@ class ScaledModel:
         return RescaledPredictive(self.standardised(X, num_samples, seed), self.targets)
 
     def standardised(
-        self, X: np.ndarray, num_samples: int = 100, seed: int = 0, offset: np.ndarray | None = None
+        self,
+        X: np.ndarray,
+        num_samples: int = 100,
+        seed: int = 0,
+        offset: np.ndarray | None = None,
+        prior: bool = False,
     ) -> Predictive:
         """The predictive distribution of standardised targets, with ``offset`` ``(N, 1)`` on the
-        latent functions.
+        latent functions; with ``prior``, before anything was learned of the function.
 
         Posterior samples are drawn once for each number and seed, and kept until :meth:`forget`. Of
         a single layer, in which nothing is random, there is one.
         """
         num_samples = num_samples if self.model.depth > 1 else 1
         inputs = self.model.check_inputs(self.tensor(self.inputs.forward(X)))
+        shift = None if offset is None else self.tensor(offset)
+        if prior:
+            unlearned = Prior(self.model, num_samples, seed)
+            return Predictive(unlearned, inputs, chunk_rows=len(inputs), offset=shift)
         if (num_samples, seed) not in self._drawn:
             self.forget()
             generator = torch.Generator(self.model.device).manual_seed(seed)
             self._drawn[num_samples, seed] = self.model.posterior(num_samples, generator)
-        shift = None if offset is None else self.tensor(offset)
         return self._drawn[num_samples, seed].predict(inputs, shift)
 
     def forget(self) -> None:

@@ -5,22 +5,17 @@ to save itself, shows itself in a notebook and belongs to no window. Colours can
 colour-blind readers (Okabe and Ito for lines, viridis for maps).
 """
 
-from deepwishart.plots.calibration import calibration, reliability
-from deepwishart.plots.gram_matrices import gram_matrices, layer_grams
+from deepwishart.plots.calibration import against_truth, calibration, reliability
 from deepwishart.plots.posteriors import posteriors
-from deepwishart.plots.predictions import against_truth, residuals
 from deepwishart.plots.relevance import partial_dependence, relevance
 from deepwishart.plots.training_curves import training_curves
 
 __all__ = [
     "against_truth",
     "calibration",
-    "gram_matrices",
-    "layer_grams",
     "partial_dependence",
     "posteriors",
     "relevance",
     "reliability",
-    "residuals",
     "training_curves",
 ]

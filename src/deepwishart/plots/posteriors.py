@@ -93,14 +93,12 @@ def _check(x: Any, samples: Any, prediction: tuple[Any, Any], name: str) -> tupl
             f"Curves are about one input and one target, but x has shape {inputs.shape}, and "
             f"functions, mean and standard deviation of {name} have {shapes} at each sample."
         )
-    if not samples.layers:
-        raise ValueError(f"{name} has depth 1: there are no hidden features to show.")
-    features = as_array(samples.layers[0])
+    features = as_array(samples.layers[0]) if samples.layers else functions[..., :0]
     gram = features.shape[-1] == len(order) and np.allclose(features, features.swapaxes(1, 2))
     if gram or features.shape[-1] < 2:
         raise ValueError(
-            f"{name} does not have two features: a layer of width 1 has one, and a deep inverse "
-            "Wishart process Gram matrices only, see gram_matrices()."
+            f"{name} does not have two hidden features: a model of depth 1 has none, a layer of "
+            "width 1 has one, and a deep inverse Wishart process has Gram matrices only."
         )
     mean, stddev = (part.ravel()[order] for part in moments)
     return inputs.ravel()[order], functions[:, order, 0], features[:, order], mean, stddev

@@ -20,7 +20,6 @@ from deepwishart._support.numbers import plain
 # Okabe and Ito (2008), dark ones first; yellow is left out, it does not show on white.
 _OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 BLUE, GREY = _OKABE_ITO[0], "#767676"
-MAP = "viridis"
 _TEXT, _SMALL = 10.0, 9.0
 
 
@@ -35,7 +34,7 @@ def colours(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def shades(count: int) -> list[tuple[float, ...]]:
     """Colours for many lines of one kind, dark to light, none too light to show on white."""
-    return [tuple(colour) for colour in colormaps[MAP](np.linspace(0.0, 0.85, count))]
+    return [tuple(colour) for colour in colormaps["viridis"](np.linspace(0.0, 0.85, count))]
 
 
 def as_array(values: Any) -> np.ndarray:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from deepwishart._support.arguments import suggest, unknown
+from deepwishart._support.arguments import suggest
 from deepwishart.tables.columns import (
     MISSING,
     Column,
@@ -136,7 +137,8 @@ class TableEncoder:
         """
         require_columns(table, [column.name for column in self.columns])
         rows = rows or range(1, len(table) + 1)
-        values, odd = self._values(table, rows)
+        kinds = {column.name: column.kind for column in self.columns}
+        values, odd = read_values(table, kinds, rows, self.missing)
         problems = Problems(odd.values())
         with problems:
             required = {each.name for each in self.columns if each.fill is None}
@@ -158,25 +160,19 @@ class TableEncoder:
         problems.settle()
         return values.select(parts)
 
-    def unseen(self, table: pl.DataFrame) -> dict[str, pl.Series]:
-        """By column, which rows have a category that the training table did not have.
+    def unseen(self, table: pl.DataFrame) -> np.ndarray:
+        """Which rows have a category that the training table did not have, ``(N,)``.
 
         >>> encoder = TableEncoder((Column("colour", "category", ("blue", "red")),))
-        >>> encoder.unseen(pl.DataFrame({"colour": ["red", "pink"]}))["colour"].to_list()
-        [False, True]
+        >>> encoder.unseen(pl.DataFrame({"colour": ["red", "pink"]}))
+        array([False,  True])
         """
-        values, _ = self._values(table)
-        return {
-            column.name: ~(values[column.name].is_in(column.categories).fill_null(True))
-            for column in self.columns
-            if column.kind == "category"
-        }
-
-    def _values(
-        self, table: pl.DataFrame, rows: Sequence[int] | None = None
-    ) -> tuple[pl.DataFrame, dict[str, str]]:
-        kinds = {column.name: column.kind for column in self.columns}
-        return read_values(table, kinds, rows, self.missing)
+        known = {each.name: each.categories for each in self.columns if each.kind == "category"}
+        values, _ = read_values(table, dict.fromkeys(known, "category"), missing=self.missing)
+        new = np.zeros(len(table), dtype=bool)
+        for name, each in known.items():
+            new |= ~values[name].is_in(each).fill_null(True).to_numpy()
+        return new
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -250,8 +246,6 @@ def _take_unseen(
     part: pl.Expr, values: pl.Series, column: Column, rows: Sequence[int], unseen: str
 ) -> pl.Expr:
     """Categories as an expression that has known ones only, or ``TableError`` naming all others."""
-    if unseen not in ("error", "other"):
-        raise TableError(unknown("unseen", unseen, ("error", "other")))
     known = {*column.categories, None}
     new: dict[str, int] = {}  # the first row of each
     for value, row in zip(values.to_list(), rows, strict=True):

@@ -3,7 +3,8 @@
 import hashlib
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,33 +48,18 @@ def folder(files: dict[str, bytes], registry: dict[str, str], tmp_path: Path) ->
 
 
 @pytest.fixture
-def server(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """Serves ``files`` at ``url``, as ``send`` says: from path and content to the bytes that are
-    sent and the length that is announced. ``requests`` are the paths it was asked for."""
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """Serves the folder at ``url``; ``requests`` are the paths it was asked for."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    state = SimpleNamespace(files=dict(files), requests=[], send=lambda path, text: (text, None))
+    requests: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.removeprefix("/mirror/")
-            state.requests.append(path)
-            if path not in state.files:
-                self.send_error(404)
-                return
-            content, length = state.send(path, state.files[path])
-            self.send_response(200)
-            if length is not None:
-                self.send_header("Content-Length", str(length))
-            self.end_headers()
-            self.wfile.write(content)
-
+    class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *arguments: object) -> None:
-            return None
+            requests.append(self.path.removeprefix("/"))
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        state.url = f"http://127.0.0.1:{http.server_port}/mirror"
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as http:
         thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
-        yield state
+        yield SimpleNamespace(url=f"http://127.0.0.1:{http.server_port}", requests=requests)
         http.shutdown()
         thread.join()

@@ -1,7 +1,5 @@
 """Data sets are read as their index files say."""
 
-import hashlib
-
 import numpy as np
 import pytest
 
@@ -30,21 +28,3 @@ def test_columns_and_rows_are_those_of_the_index_files_in_their_order(yacht):
 def test_a_split_that_does_not_exist(yacht, index):
     with pytest.raises(ValueError, match=f"yacht has splits 0 to 1; there is no split {index}"):
         yacht.split(index)
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "words"),
-    [
-        ("data.txt", b"1 2\n3 four\n", "is not a table"),
-        ("index_target.txt", b"4\n", "whole numbers from 0 to 3"),
-        ("index_test_0.txt", b"0.5\n", "whole numbers from 0 to 5"),
-    ],
-)
-def test_files_that_match_their_own_registry_but_make_no_sense(
-    folder, registry, file, content, words
-):
-    path = f"UCI_Datasets/yacht/data/{file}"
-    (folder / path).write_bytes(content)
-    own = {**registry, path: hashlib.sha256(content).hexdigest()}
-    with pytest.raises(datasets.DataFileError, match=f"{file}.* {words}"):
-        datasets.load("yacht", datasets.Source(folder, own))

@@ -34,20 +34,3 @@ def test_sizes_and_splits(entry):
         assert len(train) == round(0.9 * entry.num_rows)
         everything = np.sort(np.concatenate([train, test]))
         np.testing.assert_array_equal(everything, np.arange(entry.num_rows))
-
-
-def test_first_row_of_boston():
-    dataset = datasets.load("boston")
-    assert dataset.X[0, 0] == 0.00632 and dataset.X[0, -1] == 4.98
-    assert dataset.y[0] == 24.0
-
-
-def test_download_from_a_mirror_gives_the_same_data(server, tmp_path):
-    entry = datasets.CATALOGUE["yacht"]
-    names = [path.name for path in (FOLDER / entry.path("")).iterdir()]
-    server.files = {entry.path(n): (FOLDER / entry.path(n)).read_bytes() for n in names}
-    source = datasets.Source.find(tmp_path, server.url)
-    downloaded, here = datasets.load("yacht", source), datasets.load("yacht")
-    np.testing.assert_array_equal(downloaded.X, here.X)
-    np.testing.assert_array_equal(downloaded.y, here.y)
-    assert set(server.requests) == set(source.paths(entry.path("")))

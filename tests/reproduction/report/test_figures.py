@@ -39,8 +39,3 @@ def test_results_by_depth(make_results):
             papers = [published(metric, "boston", process, d).mean for d in (2, 5)]
             for values in (papers, splits, means):
                 assert any(len(y) == len(values) and np.allclose(y, values) for y in drawn)
-        bars = [c for c in axes.collections if len(c.get_segments()) == 2]
-        lengths = [np.ptp(segment[:, 1]) / 2 for segment in bars[0].get_segments()]
-        cells = [results.by_split(metric, "paper", "boston", "dwp", d) for d in (2, 5)]
-        expected = [np.std(list(cell.values()), ddof=1) / np.sqrt(3) for cell in cells]
-        np.testing.assert_allclose(lengths, expected)

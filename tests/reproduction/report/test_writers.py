@@ -56,8 +56,8 @@ def test_html(content):
 
 def test_pictures_stand_alone(make_results, tmp_path):
     results = make_results(num_splits=1)
-    written = write_report(results, tmp_path / "out" / "report")
-    folder = written.files[0].parent
+    _, files = write_report(results, tmp_path / "out" / "report")
+    folder = files[0].parent
     assert {p.name for p in folder.iterdir()} == {"report.md", "report.html", "figures", "tables"}
     table = (folder / "tables" / "elbo.rst").read_text("utf-8")
     about, _, rows = table.partition(".. csv-table:: ELBO per data point\n   :header-rows: 1\n\n")
@@ -72,7 +72,7 @@ def test_pictures_stand_alone(make_results, tmp_path):
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert (folder / "report.html").read_text("utf-8").count("<svg") == 3
     # The same runs give the same files.
-    again = write_report(results, tmp_path / "again").files[0].parent
+    again = write_report(results, tmp_path / "again")[1][0].parent
     files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     assert len(files) == 2 + 3 + 10
     assert all((folder / path).read_bytes() == (again / path).read_bytes() for path in files)

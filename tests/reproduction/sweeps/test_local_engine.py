@@ -14,7 +14,6 @@ from deepwishart.reproduction.sweeps import (
     local,
     run_sweep,
 )
-from deepwishart.reproduction.sweeps.engine import Lost
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,7 @@ SPECS = [RunSpec("yacht", split, "dwp", 2, protocol="fast") for split in range(4
 # A stand-in for a run, with no model to train: what it does depends on the split.
 STAND_IN = """
 import os, signal, time
-from deepwishart.reproduction.sweeps.engine import Broken, Finished
+from deepwishart.reproduction.sweeps.engine import Event
 
 def carry_out(spec, settings, dataset, folder, execution):
     first = not (folder / "tried").exists()
@@ -33,11 +32,11 @@ def carry_out(spec, settings, dataset, folder, execution):
     if spec.split == 2:
         os._exit(7)
     if spec.split == 3:
-        return Broken(spec, "OSError: disk")
+        return Event(spec, reason="OSError: disk")
     if spec.split == 4:
         time.sleep(10**6)
     record = {**spec.to_dict(), "status": "ok", "threads": os.environ["OMP_NUM_THREADS"]}
-    return Finished(spec, record, {})
+    return Event(spec, record, {})
 """
 
 
@@ -62,11 +61,11 @@ def test_every_run_ends_once_however_its_worker_does(make_engine, store, num_wor
         broken = {
             spec.split: r for spec, r in run_sweep(SPECS, store, engine, events.append).items()
         }
-    assert sorted(event.spec for event in events if not isinstance(event, Lost)) == SPECS
+    assert sorted(event.spec for event in events if not event.again) == SPECS
     assert sorted(store.records()) == SPECS[:2]
     assert store.records()[SPECS[0]]["threads"] == "3"
     assert "EXIT(7)" in broken[2] and "(3 times in all)" in broken[2]
     assert broken[3] == "OSError: disk" and len(broken) == 2
-    lost = [event for event in events if isinstance(event, Lost)]
+    lost = [event for event in events if event.again]
     assert Counter(event.spec.split for event in lost) == {1: 1, 2: 2}
     assert any("SIGKILL" in event.reason for event in lost)

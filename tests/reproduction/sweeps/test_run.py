@@ -62,7 +62,7 @@ class PulledPlug(BaseException):
 
 
 def test_an_interrupted_run_resumes_to_the_same_numbers(dataset, tmp_path, monkeypatch):
-    whole, steps = run(SPEC, SETTINGS, dataset, tmp_path / "whole").record, []
+    whole, steps = run(SPEC, SETTINGS, dataset, tmp_path / "whole")[0], []
 
     def pull_at_20(event):
         steps.append(event.step)
@@ -86,8 +86,8 @@ def test_checkpoints_of_another_run_are_replaced(dataset, tmp_path):
     other = Settings({"num_inducing": 5}, max_iter=16, elbo_samples=50, test_samples=10)
     run(SPEC, other, dataset, tmp_path, execution=often)
     assert CheckpointStore(tmp_path).paths()
-    fresh = run(SPEC, SETTINGS, dataset, tmp_path / "fresh").record
-    record = run(SPEC, SETTINGS, dataset, tmp_path, execution=often).record
+    fresh = run(SPEC, SETTINGS, dataset, tmp_path / "fresh")[0]
+    record = run(SPEC, SETTINGS, dataset, tmp_path, execution=often)[0]
     assert results(record) == same(fresh)
 
 

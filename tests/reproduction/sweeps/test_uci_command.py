@@ -119,10 +119,7 @@ def test_runs_with_other_settings_are_other_runs(tmp_path):
         (["--posterior", "rows"], "rows is for dwp; leave dgp out"),
         (["--processes", "dsvi", "--start", "prior"], "prior is for dwp and dgp; leave dsvi out"),
         (["--learning-rate", "0"], "--learning-rate must be a positive"),
-        (["--max-iter", "0"], "--max-iter must be an integer of at least 1, got 0"),
         (["--threads-per-worker", "0"], "--threads-per-worker must be"),
-        (["--splits", "x"], "--splits: 'x' is neither"),
-        (["--engine", "slurm"], "'slurm' is not one of 'local', 'ray'"),
     ],
 )
 def test_bad_arguments(tmp_path, arguments, words):
@@ -174,7 +171,7 @@ def test_kill_of_the_whole_sweep(tmp_path):
 
     resumed = next(spec for spec in records if spec not in survivors)
     settings = Settings({"num_inducing": 6}, max_iter=300, elbo_samples=20, test_samples=5)
-    whole = run(resumed, settings, datasets.load("yacht"), tmp_path / "whole").record
+    whole = run(resumed, settings, datasets.load("yacht"), tmp_path / "whole")[0]
     for name in ("elbo", "elbo_se", "test_log_likelihood", "crps"):
         # Rounding may depend on where in memory a process puts its matrices.
         assert records[resumed][name] == pytest.approx(whole[name], rel=1e-7)

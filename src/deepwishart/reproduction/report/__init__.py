@@ -5,16 +5,14 @@
 """
 
 from deepwishart.reproduction.published import Published, published
-from deepwishart.reproduction.report.content import Content, make_content
 from deepwishart.reproduction.report.reading import Results, Run, read_results
-from deepwishart.reproduction.report.writing import Written, write_report
+from deepwishart.reproduction.report.writing import Content, make_content, write_report
 
 __all__ = [
     "Content",
     "Published",
     "Results",
     "Run",
-    "Written",
     "make_content",
     "published",
     "read_results",

@@ -25,17 +25,12 @@ class Run:
     """A run and the record of it, its line in ``runs.jsonl``.
 
     >>> run = Run(RunSpec("yacht", 0, "dwp", 2), {"status": "ok", "elbo": 1.9})
-    >>> run.value("elbo"), run.value("rmse"), run.settings["posterior"]
-    (1.9, None, 'bartlett')
+    >>> run.settings["posterior"]
+    'bartlett'
     """
 
     spec: RunSpec
     record: Mapping[str, Any]
-
-    def value(self, name: str) -> float | None:
-        """A number of the record, ``None`` if it has none of this name."""
-        value: float | None = self.record.get(name)
-        return value
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
@@ -154,7 +149,7 @@ def by_split(runs: Iterable[Run], metric: str) -> dict[int, float]:
     """A metric by split, averaged over the seeds of a split."""
     values: dict[int, list[float]] = {}
     for run in runs:
-        if (value := run.value(metric)) is not None:
+        if (value := run.record.get(metric)) is not None:
             values.setdefault(run.spec.split, []).append(value)
     return {split: math.fsum(v) / len(v) for split, v in sorted(values.items())}
 

@@ -95,7 +95,7 @@ def make_table(results: Results, metric: str) -> Section:
     # A column of ours: always for DWP and DGP, else where there is something to show.
     shown = {(process, protocol) for process in ("dwp", "dgp") for protocol in results.protocols}
     for run in results.runs:
-        if run.value(metric) is not None and (run.spec.dataset, run.spec.depth) in kinds:
+        if run.record.get(metric) is not None and (run.spec.dataset, run.spec.depth) in kinds:
             shown.add((run.spec.process, run.spec.protocol))
     # DIWP is quoted in one of the paper's tables, whether it was run here or not.
     quoted = {p for p in PROCESSES if any(published(metric, d, p, n) for d, n in kinds)}

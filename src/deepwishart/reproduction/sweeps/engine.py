@@ -20,42 +20,31 @@ if TYPE_CHECKING:
 _MAX_LOSSES = 3
 
 
-class Finished(NamedTuple):
-    """A run has come to its end, numerical failure included, with a record and a training curve."""
+class Event(NamedTuple):
+    """What has become of a run. Of one that has come to its end, numerical failure included, there
+    are a record and a training curve; of others the reason: they could not be carried out, or their
+    worker or node died, and they are tried ``again``."""
 
     spec: RunSpec
-    record: dict[str, Any]
-    curve: dict[str, list[float]]
+    record: dict[str, Any] | None = None
+    curve: dict[str, list[float]] | None = None
+    reason: str = ""
+    again: bool = False
 
     def __str__(self) -> str:
-        if self.record["status"] != "ok":
-            return f"{self.spec}: failed: {self.record['reason']}"
-        names = {"ELBO": "elbo", "test log likelihood": "test_log_likelihood"}
-        numbers = [f"{words} {self.record[name]:.3f}" for words, name in names.items()]
-        return f"{self.spec}: {', '.join(numbers)}, {self.record['seconds']:,.0f} s"
-
-
-class Lost(NamedTuple):
-    """The worker or node of a run died; the run will be tried again."""
-
-    spec: RunSpec
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.spec}: {self.reason}; trying again"
-
-
-class Broken(NamedTuple):
-    """A run could not be carried out for reasons outside its mathematics; it has no record."""
-
-    spec: RunSpec
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.spec}: could not be done: {self.reason}"
-
-
-Event = Finished | Lost | Broken
+        if self.record is None:
+            said = (
+                f"{self.reason}; trying again"
+                if self.again
+                else f"could not be done: {self.reason}"
+            )
+        elif self.record["status"] != "ok":
+            said = f"failed: {self.record['reason']}"
+        else:
+            names = {"ELBO": "elbo", "test log likelihood": "test_log_likelihood"}
+            numbers = [f"{words} {self.record[name]:.3f}" for words, name in names.items()]
+            said = f"{', '.join(numbers)}, {self.record['seconds']:,.0f} s"
+        return f"{self.spec}: {said}"
 
 
 class Engine(ABC):
@@ -83,7 +72,7 @@ class Engine(ABC):
     def run(self, specs: Sequence[RunSpec]) -> Generator[Event, None, None]:
         """Carry out all runs; closing the iterator stops those in flight."""
         waiting, losses = deque(specs), Counter[RunSpec]()
-        flights: dict[Future[Finished | Broken], RunSpec] = {}
+        flights: dict[Future[Event], RunSpec] = {}
         try:
             while waiting or flights:
                 while waiting and len(flights) < self._num_workers:
@@ -92,22 +81,23 @@ class Engine(ABC):
                 for flight in wait(flights, return_when=FIRST_COMPLETED).done:
                     spec = flights.pop(flight)
                     event = self._end(flight, spec)
-                    if isinstance(event, Lost):
+                    if event.again:
                         losses[spec] += 1
                         if losses[spec] < _MAX_LOSSES:
                             waiting.append(spec)
                         else:  # it takes its worker down every time
-                            event = Broken(spec, f"{event.reason} ({_MAX_LOSSES} times in all)")
+                            reason = f"{event.reason} ({_MAX_LOSSES} times in all)"
+                            event = Event(spec, reason=reason)
                     yield event
         finally:
             self._close()
 
     @abstractmethod
-    def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
+    def _begin(self, spec: RunSpec) -> Future[Event]:
         """Give a run away, to be done by :func:`carry_out`."""
 
     @abstractmethod
-    def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Event:
+    def _end(self, flight: Future[Event], spec: RunSpec) -> Event:
         """What has become of it."""
 
     @abstractmethod
@@ -121,15 +111,15 @@ def carry_out(
     dataset: Dataset,
     checkpoint_dir: Path,
     execution: Execution,
-) -> Finished | Broken:
+) -> Event:
     """A run from beginning to end, in a process or on a node of its own."""
     from deepwishart.reproduction.sweeps.run import run
 
     try:
-        return Finished(spec, *run(spec, settings, dataset, checkpoint_dir, execution=execution))
+        return Event(spec, *run(spec, settings, dataset, checkpoint_dir, execution=execution))
     except Exception as error:
         traceback.print_exc()
-        return Broken(spec, f"{type(error).__name__}: {error}")
+        return Event(spec, reason=f"{type(error).__name__}: {error}")
 
 
 def run_sweep(
@@ -160,9 +150,9 @@ def run_sweep(
     broken: dict[RunSpec, str] = {}
     with closing(engine.run(pending(specs, store, retry_failed=retry_failed))) as events:
         for event in events:
-            if isinstance(event, Finished):
-                store.add(event.record, event.curve)
-            elif isinstance(event, Broken):
+            if event.record is not None:
+                store.add(event.record, event.curve or {})
+            elif not event.again:
                 broken[event.spec] = event.reason
             notify(event)
     records = store.records()

@@ -15,7 +15,7 @@ from typing import Any
 from joblib.externals import loky  # type: ignore[import-untyped]
 
 from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engine import Broken, Engine, Event, Finished, Lost, carry_out
+from deepwishart.reproduction.sweeps.engine import Engine, Event, carry_out
 from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -41,28 +41,26 @@ class LocalEngine(Engine):
         self._idle: list[Any] = []
         self._busy: dict[Future[Any], Any] = {}
 
-    def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
+    def _begin(self, spec: RunSpec) -> Future[Event]:
         data, folder = self._datasets[spec.dataset], self._store.checkpoint_dir(spec)
         task = carry_out, spec, self._settings, data, folder, self._execution
+        threads = dict.fromkeys(_THREAD_VARIABLES, str(self._execution.threads))
+        new: dict[str, Any] = {"max_workers": 1, "env": threads}
+        new |= {"initializer": _leave_with, "initargs": (os.getpid(),)}
         while True:
-            pool = self._idle.pop() if self._idle else self._new_pool()
+            pool = self._idle.pop() if self._idle else loky.ProcessPoolExecutor(**new)
             with suppress(BrokenExecutor):  # its process died while it had nothing to do
-                future: Future[Finished | Broken] = pool.submit(_work, *task)
+                future: Future[Event] = pool.submit(_work, *task)
                 self._busy[future] = pool
                 return future
 
-    def _new_pool(self) -> Any:
-        threads = dict.fromkeys(_THREAD_VARIABLES, str(self._execution.threads))
-        start: dict[str, Any] = {"initializer": _leave_with, "initargs": (os.getpid(),)}
-        return loky.ProcessPoolExecutor(max_workers=1, env=threads, **start)
-
-    def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Event:
+    def _end(self, flight: Future[Event], spec: RunSpec) -> Event:
         pool = self._busy.pop(flight)
         try:
             event = flight.result()
         except BrokenExecutor as error:
             codes = str(error).partition("exit codes of the workers are ")[2].partition("\n")[0]
-            return Lost(spec, f"its worker died: {codes or error}")
+            return Event(spec, reason=f"its worker died: {codes or error}", again=True)
         self._idle.append(pool)
         return event
 
@@ -87,13 +85,13 @@ def _leave_with(parent: int) -> None:
 
 
 def _work(
-    carry_out: Callable[..., Finished | Broken],
+    carry_out: Callable[..., Event],
     spec: RunSpec,
     settings: Settings,
     dataset: Dataset,
     folder: Path,
     execution: Execution,
-) -> Finished | Broken:
+) -> Event:
     """A run in a worker. What carries it out is an argument, so that tests may use another one."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "log", "a", encoding="utf-8") as file:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from deepwishart.reproduction.datasets import Dataset
-from deepwishart.reproduction.sweeps.engine import Broken, Engine, Event, Finished, Lost, carry_out
-from deepwishart.reproduction.sweeps.spec import Execution, RunSpec, Settings
-from deepwishart.reproduction.sweeps.store import ResultsStore
+from deepwishart.reproduction.sweeps.engine import Engine, Event, carry_out
+from deepwishart.reproduction.sweeps.spec import RunSpec
 
 
 class RayEngine(Engine):
@@ -22,12 +19,11 @@ class RayEngine(Engine):
     beginning otherwise.
 
     Args:
-        settings, execution: what all runs have in common; a run asks for as many CPUs as threads.
-        store: where runs keep checkpoints.
-        datasets: data sets by name.
+        *common: as for any :class:`Engine`; a run asks for as many CPUs as threads.
         address: as for ``ray.init``; ``"auto"`` finds the cluster that this machine belongs to.
         num_workers: largest number of runs in flight; as many as the cluster holds if ``None``.
         gpus_per_run: GPUs that a run asks for; may be a fraction.
+        **options: as for any engine.
 
     Raises:
         ValueError: Ray is not installed.
@@ -35,14 +31,11 @@ class RayEngine(Engine):
 
     def __init__(
         self,
-        settings: Settings,
-        store: ResultsStore,
-        datasets: Mapping[str, Dataset],
-        *,
+        *common: Any,
         address: str | None = "auto",
         num_workers: int | None = None,
-        execution: Execution | None = None,
         gpus_per_run: float = 0.0,
+        **options: Any,
     ) -> None:
         try:
             import ray
@@ -51,8 +44,7 @@ class RayEngine(Engine):
                 "The Ray engine needs Ray: pip install 'deepwishart[ray]', or use --engine local."
             ) from error
         # Ray keeps what does not fit.
-        most = num_workers or math.inf
-        super().__init__(settings, store, datasets, num_workers=most, execution=execution)
+        super().__init__(*common, num_workers=num_workers or math.inf, **options)
         self._ray, self._leave_running = ray, ray.is_initialized()
         if not self._leave_running:
             try:
@@ -62,25 +54,25 @@ class RayEngine(Engine):
                     f"No Ray cluster was found at {address!r}: {error} Start one with 'ray start "
                     "--head', or name its address with --address."
                 ) from error
-        self._data = {name: ray.put(dataset) for name, dataset in datasets.items()}
+        self._data = {name: ray.put(dataset) for name, dataset in self._datasets.items()}
         self._task = ray.remote(carry_out).options(
             num_cpus=self._execution.threads, num_gpus=gpus_per_run, max_retries=0
         )
         self._flights: dict[Future[Any], Any] = {}
 
-    def _begin(self, spec: RunSpec) -> Future[Finished | Broken]:
+    def _begin(self, spec: RunSpec) -> Future[Event]:
         folder, data = self._store.checkpoint_dir(spec), self._data[spec.dataset]
         reference = self._task.remote(spec, self._settings, data, folder, self._execution)
-        future: Future[Finished | Broken] = reference.future()
+        future: Future[Event] = reference.future()
         self._flights[future] = reference
         return future
 
-    def _end(self, flight: Future[Finished | Broken], spec: RunSpec) -> Event:
+    def _end(self, flight: Future[Event], spec: RunSpec) -> Event:
         del self._flights[flight]
         try:
             return flight.result()
         except self._ray.exceptions.RayError as error:  # its worker or node is gone
-            return Lost(spec, f"{type(error).__name__} on the cluster")
+            return Event(spec, reason=f"{type(error).__name__} on the cluster", again=True)
 
     def _close(self) -> None:
         for reference in self._flights.values():

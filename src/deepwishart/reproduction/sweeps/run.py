@@ -10,7 +10,7 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,14 +39,6 @@ NUMERICAL_ERRORS = (TrainingError, CholeskyError, torch.linalg.LinAlgError, Floa
 _EVALUATION_SEED = 1_000_003  # keeps evaluation apart from the streams of initialisation, training
 
 
-class Outcome(NamedTuple):
-    """What a run leaves behind, ready for JSON: its record, whose ``status`` is ``"ok"``, or
-    ``"failed"`` with a ``reason``, and its training curve."""
-
-    record: dict[str, Any]
-    curve: dict[str, list[float]]
-
-
 def structure(
     spec: RunSpec, settings: Settings, num_rows: int = 1, num_features: int = 1
 ) -> ModelSpec:
@@ -67,12 +59,16 @@ def run(
     checkpoint_dir: Path,
     *,
     execution: Execution | None = None,
-) -> Outcome:
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
     """Carry out a run, from the newest checkpoint in ``checkpoint_dir``, a directory of its own, if
     there is one.
 
-    A run that fails numerically is an outcome too. Anything else that goes wrong (a full disk, no
+    A run that fails numerically has an outcome too. Anything else that goes wrong (a full disk, no
     memory) is raised.
+
+    Returns:
+        What the run leaves behind, ready for JSON: its record, whose ``status`` is ``"ok"``, or
+        ``"failed"`` with a ``reason``, and its training curve.
     """
     execution = execution or Execution()
     device = resolve_device(execution.device)
@@ -135,7 +131,7 @@ def run(
         **_timings(history, protocol, num_rows),
         "finished_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
-    return Outcome(record, thin(history))
+    return record, thin(history)
 
 
 @functools.cache

@@ -49,11 +49,6 @@ class RunSpec:
             f"-seed{self.seed}-{self.protocol}{version}"
         )
 
-    @property
-    def kind(self) -> tuple[str, str, int, str, str]:
-        """Runs of one kind take about the same time."""
-        return self.dataset, self.process, self.depth, self.protocol, self.settings_version
-
     def __str__(self) -> str:
         seed = f" seed {self.seed}" if self.seed else ""
         return f"{self.dataset} split {self.split} {self.process} depth {self.depth}{seed}"

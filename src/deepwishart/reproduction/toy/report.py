@@ -65,20 +65,6 @@ def compare(runs: Sequence[ToyRun]) -> dict[str, Comparison]:
     return found
 
 
-def summary(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Any]:
-    """Everything as plain numbers: settings, every run, means and differences; no error of a mean
-    (``None``) where there is one seed."""
-    compared: dict[str, dict[str, Any]] = {}
-    for key, one in compare(runs).items():
-        for name, found in zip(one._fields, one[:3], strict=False):
-            numbers = {"mean": found.mean, "standard_error": found.standard_error}
-            compared.setdefault(key, {})[name] = numbers
-        compared[key] |= {"seeds_where_dwp_is_larger": one.larger, "dwp_is": one.verdict}
-    each = [{"process": run.process, "seed": run.seed, **run.numbers} for run in runs]
-    chosen = {**asdict(settings), "protocol": asdict(settings.protocol)}
-    return {"settings": chosen, "comparison": compared, "runs": each}
-
-
 def markdown(runs: Sequence[ToyRun], settings: ToySettings) -> str:
     """A page with the table, what it says about the paper's claim, and the pictures."""
     numbers = {(run.seed, run.process): run.numbers for run in runs}
@@ -116,7 +102,9 @@ def figures(runs: Sequence[ToyRun], settings: ToySettings) -> dict[str, Figure]:
 def write_report(runs: Sequence[ToyRun], settings: ToySettings, out: Path) -> list[Path]:
     """Write ``toy.json``, ``toy.md`` and the pictures; give the files."""
     out.mkdir(parents=True, exist_ok=True)
-    data = json.dumps(summary(runs, settings), indent=1) + "\n"
+    chosen = {**asdict(settings), "protocol": asdict(settings.protocol)}
+    each = [{"process": run.process, "seed": run.seed, **run.numbers} for run in runs]
+    data = json.dumps({"settings": chosen, "runs": each}, indent=1) + "\n"
     files = [write_atomically(out / "toy.json", data)]
     files.append(write_atomically(out / "toy.md", markdown(runs, settings)))
     for name, figure in figures(runs, settings).items():
