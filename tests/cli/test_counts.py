@@ -65,7 +65,7 @@ def test_predictions_are_whole_numbers_in_proportion_to_the_exposure(model, visi
     [
         ("x", ["--likelihood", "poisson"], "Column 'x' of y has"),
         ("visits", ["--likelihood", "poisson", "--exposure", "hour"], "Did you mean 'hours'"),
-        ("visits", ["--exposure", "hours"], "exposure='hours' is for counts: use it with"),
+        ("visits", ["--exposure", "hours"], "--exposure hours is for counts: use it with --l"),
         ("visits", ["--likelihood", "poisson", "--exposure", "odd"], "row 7 has -1"),
     ],
 )

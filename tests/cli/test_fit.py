@@ -155,7 +155,7 @@ def test_failed_training_says_where_the_last_good_state_is(train_csv, tmp_path):
     assert len(result.stderr.strip().splitlines()) == 1
     assert json.loads((out / "run.json").read_text())["status"] == "failed"
     refused(run(*command), "unfinished", "--resume", "--force")
-    refused(run(*command, "--resume"), "started with another --learning-rate")
+    refused(run(*command, "--resume"), "with --learning-rate 1e+300, not")
     refused(run("predict", out, train_csv), "has not finished")
     assert run(*command, "--force").exit_code == 0
 

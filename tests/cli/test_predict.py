@@ -131,11 +131,21 @@ def test_bad_models(model, new, tmp_path):
     refused(run("predict", model, tmp_path / "none.csv"), "none.csv", "does not exist")
 
 
-def test_a_model_saved_from_python_knows_no_table(new, tmp_path):
-    X = np.linspace(0, 1, 9)[:, None]
-    DeepKernelRegressor(depth=1, max_iter=2).fit(X, X[:, 0]).save(tmp_path / "m")
-    for command in (["predict", tmp_path / "m", new], ["info", tmp_path / "m"]):
-        refused(run(*command), "saved from Python", "deepwishart fit")
+@pytest.mark.parametrize("named", [True, False])
+def test_model_saved_from_python(table, tmp_path, named):
+    """Columns without names are called x1, x2, ..."""
+    regressor = DeepKernelRegressor(depth=1, n_inducing=8, max_iter=5, n_samples=1, random_state=0)
+    X = table.select("x", "size")
+    X = X if named else X.to_numpy()
+    regressor.fit(X, table["price"].to_numpy()).save(tmp_path / "m")
+    names = ["x", "size"] if named else ["x1", "x2"]
+    columns = table.select("x", "size").rename(dict(zip(["x", "size"], names, strict=True)))
+    columns.select(names[::-1]).write_csv(tmp_path / "new.csv")
+    found = predict(tmp_path / "m", tmp_path / "new.csv")
+    np.testing.assert_allclose(found["mean"], regressor.predict(X), rtol=1e-12)
+    assert run("info", tmp_path / "m").exit_code == 0
+    (tmp_path / "new.csv").write_text("a\n1\n")
+    refused(run("predict", tmp_path / "m", tmp_path / "new.csv"), "', '".join(names))
 
 
 def test_a_reader_who_has_enough_ends_it_quietly(model, train_csv):

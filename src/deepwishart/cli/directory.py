@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
+
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
@@ -33,7 +36,7 @@ from deepwishart.estimators import (
 )
 from deepwishart.estimators.record import check_record, from_record, require, to_record
 from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.tables import TableEncoder
+from deepwishart.tables import Column, TableEncoder
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,11 @@ class SavedModel:
     encoder: TableEncoder
     targets: list[str]
     fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
+
+    def inputs(self, encoded: pl.DataFrame) -> pl.DataFrame | np.ndarray:
+        """Encoded rows as the model knows them, with names of columns or without."""
+        named = hasattr(self.regressor, "feature_names_in_")
+        return encoded if named else encoded.to_numpy()
 
 
 class ModelDirectory:
@@ -161,7 +169,7 @@ class ModelDirectory:
     # ---- reading ----------------------------------------------------------------------------
 
     def load(self) -> SavedModel:
-        """The model of a finished or interrupted run."""
+        """The model of a finished or interrupted run, or one that was saved from Python."""
         if not self.path.exists():
             raise CommandError(f"There is no model at {self.path}: no such directory.")
         where = self.path if (self.path / "config.json").is_file() else self.regressor
@@ -181,10 +189,7 @@ class ModelDirectory:
         kind = DeepKernelClassifier if classes else DeepKernelRegressor
         regressor: DeepKernelEstimator = from_record(kind, tensors, config, history)
         if "table" not in config:
-            raise CommandError(
-                f"The model in {where} was saved from Python and knows of no table: use it there, "
-                "or fit one with deepwishart fit."
-            )
+            return _without_table(regressor)
         try:
             return _with_table(regressor, config["table"])
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -206,14 +211,26 @@ def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedM
     return SavedModel(regressor, encoder, list(targets), fit)
 
 
+def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
+    """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
+    unnamed = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
+    names = getattr(regressor, "feature_names_in_", unnamed)
+    count = regressor.n_outputs_
+    targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
+    encoder = TableEncoder(tuple(Column(name, "number") for name in names))
+    return SavedModel(regressor, encoder, targets, {})
+
+
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:
     if before.get("data") != now["data"]:
         raise CommandError(
             "The data file has changed since the run began; --force starts anew with it."
         )
-    changed = [options[name] for name, value in now.items() if before.get(name) != value]
-    if changed:
-        raise CommandError(
-            f"The run to be resumed was started with another {', another '.join(changed)}. Repeat "
-            "its options, or start anew with --force instead of --resume."
-        )
+    for name, value in now.items():
+        if before.get(name) != value:
+            option, both = options[name], (before.get(name), value)
+            then, wanted = (f"{option} {each}" if each else f"no {option}" for each in both)
+            raise CommandError(
+                f"The run to be resumed was started with {then}, not with {wanted}. Repeat its "
+                "options, or start anew with --force instead of --resume."
+            )

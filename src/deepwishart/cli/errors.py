@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from typer.core import TyperGroup
@@ -76,22 +78,34 @@ def note(message: str) -> None:
 
 
 def name_options(message: object, options: Mapping[str, str]) -> str:
-    """What the library says that its parameters must be, with the options that they are on the
-    command line.
+    """What the library says of its parameters, with the options that they are on the command line.
 
-    >>> name_options("n_inducing must be 1 or more.", {"n_inducing": "--num-inducing"})
-    '--num-inducing must be 1 or more.'
+    >>> options = {"max_iter": "--max-iter", "depth": "--depth"}
+    >>> name_options("depth must be 'auto' or more. Use depth=1, increase max_iter.", options)
+    "--depth must be 'auto' or more. Use --depth 1, increase --max-iter."
     """
+
+    def spell(found: re.Match[str]) -> str:
+        name, text, value, demand = found.groups()
+        if text is not None or value is not None:
+            return f"{options[name]} {shlex.quote(value if text is None else text)}{demand or ''}"
+        # Without a value or a demand, most names are words of English.
+        return f"{options[name]}{demand or ''}" if demand or "_" in name else found[0]
+
     names = "|".join(options)
-    return re.sub(rf"\b({names})(?= must be)", lambda name: options[name[1]], str(message))
+    # An option that is not given is None, objects cannot be given, and quotes are somebody's words.
+    pattern = rf"(?<!')\b({names})\b(?:=(?!True)(?:'([^']*)'|([\w.-]*\w)))?( must be)?(?: None or)?"
+    return re.sub(pattern, spell, str(message)) if options else str(message)
 
 
 @contextmanager
-def plain_warnings(ignore: str = r"(?!)") -> Iterator[None]:
+def plain_warnings(
+    ignore: str = r"(?!)", options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """Warnings as one line each, without their place in the code, unless they match ``ignore``."""
 
     def show(message: Warning | str, *where: Any, **also: Any) -> None:
-        note(f"warning: {message}")
+        note(f"warning: {name_options(message, options)}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")

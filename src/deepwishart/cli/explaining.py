@@ -60,7 +60,7 @@ def run_explain(
         out.mkdir(parents=True, exist_ok=True)  # better to fail before the work than after it
     with opened(*table) as file:
         X, y = _rows(saved, file.read(), columns, most)
-    rows = (None, None) if y is None else (X, targets_of(y))
+    rows = (None, None) if y is None else (saved.inputs(X), targets_of(y))
     with plain_warnings():
         found = saved.regressor.relevance(*rows, groups=column_groups(saved.encoder))
         found = sorted(found, key=lambda one: (-(one.importance or 0.0), one.lengthscale or 0.0))

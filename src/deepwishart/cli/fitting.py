@@ -15,6 +15,7 @@ from deepwishart.cli.errors import (
     FAILURE,
     INTERRUPTED,
     CommandError,
+    name_options,
     note,
     plain_warnings,
     printable,
@@ -69,7 +70,7 @@ def run_fit(
         estimator.set_params(checkpoint_dir=directory.checkpoints, verbose=int(not quiet))
         about: dict[str, Any] = {"run": directory.run, "holdout": None, "cv": None}
         about |= {"rows": len(rows.train[1]), "left_out": rows.left_out}
-        with _training(directory):
+        with _training(directory, options):
             if folds:
                 about["cv"] = _cross_validate(estimator, folds, directory)
             interrupted = _fit_rows(estimator, rows)
@@ -141,11 +142,11 @@ def _cross_validate(
 
 
 @contextmanager
-def _training(directory: ModelDirectory) -> Iterator[None]:
+def _training(directory: ModelDirectory, options: Mapping[str, str]) -> Iterator[None]:
     """Warnings of training in a line each, and failures as errors that say where the last good
     state is; an interruption is said elsewhere."""
     try:
-        with plain_warnings("Training was interrupted"):
+        with plain_warnings("Training was interrupted", options):
             yield
     except ValueError:  # of a model that cannot be
         directory.forget()
@@ -154,7 +155,7 @@ def _training(directory: ModelDirectory) -> Iterator[None]:
         directory.mark("failed")
         where = getattr(error, "last_good", None) or directory.checkpoints
         more = "" if str(where) in str(error) else f" The last good state is in {where}."
-        raise CommandError(f"{error}{more}", FAILURE) from error
+        raise CommandError(f"{name_options(error, options)}{more}", FAILURE) from error
 
 
 def _print_outcome(saved: SavedModel) -> None:

@@ -131,10 +131,11 @@ def _predict_table(
                 encode(pl.concat([batch, *itertools.islice(batches, _FOLLOWING)]))
             except TableError as error:
                 raise TableError(*(f"{table.name}: {each}" for each in error.problems)) from None
-        parts = _answers(saved.regressor.predict_distribution(inputs), quantiles)
+        parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
         if unseen == "prior" and (strange := saved.encoder.unseen(batch)).any():
             answered += int(strange.sum())
-            prior = saved.regressor.predict_distribution(inputs.filter(strange), prior=True)
+            rows = saved.inputs(inputs.filter(strange))
+            prior = saved.regressor.predict_distribution(rows, prior=True)
             parts[:, strange] = _answers(prior, quantiles)
         finite = np.isfinite(parts).all((0, 2))
         if not finite.all():
