@@ -28,8 +28,6 @@ from deepwishart.training import adjust_protocol, model_options, train
 CELLS = ("yacht-2", "boston-2", "energy-2", "concrete-2", "yacht-5", "boston-5")
 VARIANTS: dict[str, dict[str, Any]] = {
     "`fast`": {},
-    "not started from a single layer": {"shallow_steps": 0},
-    "single layer trained for 40 steps": {"shallow_steps": 40},
     "no fading in": {"kl_anneal": 0},
     "faded in over 250 steps": {"kl_anneal": 250},
     "learning rate from 3e-2": {"learning_rate": 3e-2},

@@ -47,8 +47,6 @@ class Protocol:
             likelihood, of the learned ``"scale"`` of a Wishart posterior, of ``"inducing"`` inputs,
             or of the rest of the ``"posterior"``; 0 leaves them as they are.
         betas: Adam's.
-        shallow_steps: steps that a single layer is trained for first, to start from, see
-            :func:`deepwishart.training.start_from_shallow`; 0 to start from the model as it is.
 
     >>> protocol = Protocol.named("paper", num_rows=500)
     >>> protocol.learning_rate_at(9_999), protocol.learning_rate_at(10_000)
@@ -67,7 +65,6 @@ class Protocol:
     clip_norm: float | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     betas: tuple[float, float] = (0.9, 0.999)
-    shallow_steps: int = 0
 
     def __post_init__(self) -> None:
         given = vars(self)
@@ -99,10 +96,9 @@ class Protocol:
         ``"paper"`` is the paper's (Section "Results"): 20,000 steps, learning rate 1e-2 and, for
         the second half, 1e-3. ``"fast"`` is made for the collapsed output layer, with which it
         reaches a similar bound in a tenth of the steps. ``"converged"`` is for the table of all the
-        paper's results: more steps, a longer fade-in, kernels at the rate of the rest, and no start
-        from a single layer, so that hidden layers are not given up early (docs, "Choosing"). Both
-        leave a learned scale where it starts. All three use all rows of a small data set at every
-        step, and minibatches otherwise.
+        paper's results: more steps, a longer fade-in, and kernels at the rate of the rest, so that
+        hidden layers are not given up early (docs, "Choosing"). Both leave a learned scale where it
+        starts. All three use all rows of a small data set at every step, and minibatches otherwise.
         """
         check_choice("protocol", name, _PROTOCOLS)
         small = whole_number("num_rows", num_rows) <= _LARGEST_FULL_BATCH
@@ -153,7 +149,7 @@ class Protocol:
         return torch.optim.Adam(groups, betas=self.betas, fused=True)
 
 
-_LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1, "shallow_steps": 0}
+_LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1}
 
 # The one table of numbers.
 _PROTOCOLS = {
@@ -166,11 +162,10 @@ _PROTOCOLS = {
         kl_anneal=100,
         factors={"kernel": 3.0, "scale": 0.0},
         betas=(0.9, 0.99),
-        shallow_steps=150,
     ),
 }
 _PROTOCOLS["converged"] = _PROTOCOLS["fast"].replace(
-    max_iter=2_000, kl_anneal=500, factors={"scale": 0.0}, shallow_steps=0
+    max_iter=2_000, kl_anneal=500, factors={"scale": 0.0}
 )
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000
 COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py

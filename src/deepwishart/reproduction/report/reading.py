@@ -42,7 +42,8 @@ class Run:
         """All that decides its results, the protocol's numbers included, and nothing else."""
         recorded, usual = self.record.get("settings", {}), defaults(Settings)
         model = {**model_defaults(), **recorded.get("model", {})}
-        protocol = {**defaults(Protocol), **recorded.get("protocol", {})}
+        # Some runs started from a single layer that was trained for so many steps.
+        protocol = {**defaults(Protocol), "shallow_steps": 0, **recorded.get("protocol", {})}
         own = {n: recorded.get(n, usual[n]) for n in ("start", "elbo_samples", "test_samples")}
         return {**model, **own, **protocol}
 
