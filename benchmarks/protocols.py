@@ -35,7 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one rate for all parameters": {"factors": {"scale": 0.0}},
     "learned scale trained": {"factors": {"kernel": 3.0}},
     "Adam's second beta 0.999": {"betas": (0.9, 0.999)},
-    "cosine": {"schedule": "cosine"},
     "five samples": {"num_samples": 5},
     "`converged` (2,000 steps)": {"max_iter": 2_000},
     "`converged`, faded in over 600 steps": {"max_iter": 2_000, "kl_anneal": 600},

@@ -104,8 +104,8 @@ class StackedSample(GaussianSample):
     def joint_moments(self, rows: Rows) -> JointMoments:
         moments = [each.joint_moments(rows) for each in self.functions]
         covariances = [
-            each.covariance.expand(*each.covariance.shape[:-3], part.layer.width, -1, -1)
-            for each, part in zip(moments, self.functions, strict=True)
+            each.covariance.expand(*each.covariance.shape[:-3], each.mean.shape[-1], -1, -1)
+            for each in moments
         ]
         mean = torch.cat([each.mean for each in moments], dim=-1)
         return JointMoments(mean, torch.cat(covariances, dim=-3), moments[0].prior)

@@ -24,7 +24,7 @@ from deepwishart._support.arguments import whole_number
 from deepwishart._support.files import PARTIAL, printable, write_atomically
 from deepwishart.training.protocol import Protocol
 
-FORMAT = "deepwishart checkpoint 2"
+FORMAT = "deepwishart checkpoint 3"
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 MODEL = "model."
 

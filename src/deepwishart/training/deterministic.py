@@ -79,7 +79,7 @@ def train_deterministic(
                 state.step += 1
                 state.record(-intermediate_result.fun, 1.0, 1.0)
                 if progress is not None:
-                    progress(ProgressEvent.latest(history, state.step - 1, max_iter))
+                    progress(ProgressEvent(state.step - 1, max_iter, history))
                 if interrupts:
                     raise StopIteration
 

@@ -157,7 +157,7 @@ def train(
                 if not _take_step(state, num_data, protocol, processes, store):
                     continue
                 if progress is not None and processes.leads:
-                    progress(ProgressEvent.latest(history, state.step - 1, protocol.max_iter))
+                    progress(ProgressEvent(state.step - 1, protocol.max_iter, history))
                 verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
                 if early_stopping and _settles(state, protocol, processes):
                     state.settled_at = state.step
@@ -225,8 +225,6 @@ def _take_step(
         step_failed(state, checkpoints, where, layer, learning_rate)
         return False
 
-    if protocol.clip_norm is not None and norm > protocol.clip_norm:
-        state.gradient.mul_(protocol.clip_norm / norm)
     state.update(learning_rate)
     state.record(elbo, kl_weight, learning_rate)
     return True

@@ -16,7 +16,7 @@ from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
 
 MakeOptimiser = Callable[[Any], torch.optim.Optimizer]
-SCHEDULES = ("step", "cosine", "constant", "flat")
+SCHEDULES = ("step", "constant", "flat")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Protocol:
 
     .. math:: \eta_t = \begin{cases}
               \eta_0 \text{ if } t < T/2, \text{ else } \eta_T & \text{``step''} \\
-              \eta_T + \tfrac12 (\eta_0 - \eta_T) (1 + \cos(\pi t / (T-1))) & \text{``cosine''} \\
               \eta_0 & \text{``constant''} \\
               \eta_0 \text{ if } t < T/2, \text{ then linearly to } \eta_T & \text{``flat''}
               \end{cases}
@@ -37,12 +36,11 @@ class Protocol:
         max_iter: number of steps :math:`T`.
         learning_rate: first learning rate :math:`\eta_0`.
         final_learning_rate: last learning rate :math:`\eta_T`; a constant schedule ignores it.
-        schedule: ``"step"``, ``"cosine"``, ``"constant"`` or ``"flat"``.
+        schedule: ``"step"``, ``"constant"`` or ``"flat"``.
         kl_anneal: number of steps :math:`T_\text{KL}` over which :math:`w_t` rises from 0 to 1;
             0 for no annealing.
         num_samples: posterior samples per step.
         batch_size: largest number of rows per step, or ``None`` for all rows.
-        clip_norm: largest norm of the gradient, or ``None`` for no limit.
         factors: on the learning rate of some kinds of parameters: of the ``"kernel"`` and the
             likelihood, of the learned ``"scale"`` of a Wishart posterior, of ``"inducing"`` inputs,
             or of the rest of the ``"posterior"``; 0 leaves them as they are.
@@ -62,7 +60,6 @@ class Protocol:
     kl_anneal: int
     num_samples: int = 10
     batch_size: int | None = None
-    clip_norm: float | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     betas: tuple[float, float] = (0.9, 0.999)
 
@@ -72,8 +69,6 @@ class Protocol:
         checked |= {n: number(n, given[n]) for n in ("learning_rate", "final_learning_rate")}
         if self.batch_size is not None:
             checked["batch_size"] = whole_number("batch_size", self.batch_size, also="None or ")
-        if self.clip_norm is not None:
-            checked["clip_norm"] = number("clip_norm", self.clip_norm, also="None or ")
         check_choice("schedule", self.schedule, SCHEDULES)
         if not isinstance(self.factors, Mapping):
             raise ValueError(f"factors must be a dictionary, got {shown(self.factors)}.")
@@ -115,19 +110,15 @@ class Protocol:
         first, last = self.learning_rate, self.final_learning_rate
         if self.schedule == "step":
             return first if 2 * step < self.max_iter else last
+        if self.schedule == "constant":
+            return first
         fraction = min(step / max(self.max_iter - 1, 1), 1.0)
-        if self.schedule == "cosine":
-            return last + 0.5 * (first - last) * (1.0 + math.cos(math.pi * fraction))
-        if self.schedule == "flat":
-            return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
-        return first
+        return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
 
     @property
     def steady_steps(self) -> int:
         """Number of steps at the first learning rate."""
-        if self.schedule in ("step", "flat"):
-            return (self.max_iter + 1) // 2
-        return self.max_iter if self.schedule == "constant" else 0
+        return self.max_iter if self.schedule == "constant" else (self.max_iter + 1) // 2
 
     def settle_at(self, step: int | None) -> Protocol:
         """The learning rate falls from step ``step`` on; with a constant schedule training ends

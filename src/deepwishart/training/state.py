@@ -210,15 +210,9 @@ class TrainingState:
 
     def checkpoint(self) -> Checkpoint:
         """This state, to be continued from as if the run had not stopped."""
-        tensors = {
-            **self.tensors(),
-            "generator": self.generator.get_state(),
-            "history": self.history.to_tensor(),
-        }
+        tensors = {**self.tensors(), "generator": self.generator.get_state()}
         info = {name: getattr(self, name) for name in _PLAIN}
-        info["stopped_by"] = self.history.stopped_by
-        info["recoveries"] = self.history.recoveries
-        return Checkpoint(tensors, info)
+        return Checkpoint(tensors, {**info, "history": self.history.to_dict()})
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint of the same model and data."""
@@ -236,9 +230,7 @@ class TrainingState:
             )
         self.load_tensors(tensors)
         self.generator.set_state(noise)
-        self.history.load_tensor(tensors["history"])
-        self.history.stopped_by = info["stopped_by"]
-        self.history.recoveries = list(info["recoveries"])
+        vars(self.history).update(vars(History.from_dict(info["history"])))
         for name in _PLAIN:
             setattr(self, name, info[name])
         self._start_clock()
