@@ -112,14 +112,6 @@ def test_every_family_starts_at_the_papers_posterior(posterior, depth):
     assert first == pytest.approx(second, rel=1e-10)  # one is drawn by compiled code
 
 
-def test_linear_mean_starts_near_the_identity_at_any_depth():
-    X, y = data()
-    model = dw.build("dsvi", X, y, depth=4, num_inducing=20, linear_mean=True)
-    generator = torch.Generator().manual_seed(0)
-    for layer in model.sample_functions(X, 2, generator).layers:
-        torch.testing.assert_close(layer, model.scale_inputs(X).expand_as(layer), atol=0.2, rtol=0)
-
-
 @pytest.mark.parametrize(
     ("process", "start"), [*((process, "inputs") for process in PROCESSES), ("dgp", "prior")]
 )

@@ -56,7 +56,6 @@ def build(
     posterior: str = "bartlett",
     start: str = "inputs",
     jitter: float | None = None,
-    linear_mean: bool = False,
     bound: str = "titsias2009",
     inputs: str = "first",
 ) -> DeepKernelProcess:
@@ -103,7 +102,6 @@ def build(
             that were trained for long ended higher from there on two data sets of three, with a
             lower learning rate (docs, "What we found").
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
-        linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
         bound: ``"titsias2009"``, the bound of the paper's tables, or ``"tight"``, which is never
             below it for the same parameters (:mod:`deepwishart.layers.collapsed_output`).
         inputs: ``"first"``: only the first layer sees the inputs, as in the paper; ``"all"``: every
@@ -138,7 +136,6 @@ def build(
         output=output,
         posterior=posterior,
         mixing=mixing,
-        linear_mean=linear_mean,
         bound=bound,
         inputs=inputs,
         jitter=jitter,

@@ -78,11 +78,10 @@ def test_rank_one_density_in_two_dimensions_integrates_to_one():
 
 
 @pytest.mark.parametrize(("dimension", "df"), [(3, 7.5), (3, 3), (4, 2)])
-def test_mean_and_variance(dimension, df, random_scale, assert_mean, generator):
+def test_mean(dimension, df, random_scale, assert_mean, generator):
     distribution = Wishart(df, covariance_matrix=random_scale(dimension))
     draws = distribution.sample((20000,), generator=generator)
     assert_mean(draws, distribution.mean)
-    assert_mean((draws - distribution.mean).square(), distribution.variance)
 
 
 @pytest.mark.parametrize(("dimension", "df"), [(3, 6), (3, 4.5), (4, 2), (5, 1)])
