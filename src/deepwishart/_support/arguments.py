@@ -16,20 +16,13 @@ _MOST = 2**31 - 1
 _LONGEST = 60
 
 
-def whole(value: Any) -> int | None:
-    """An integer of any type, or ``None`` for whatever else it is."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return operator.index(value)
-    except Exception:  # the types of others raise what they like
-        return None
-
-
 def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: int = _MOST) -> int:
     """An integer from ``least`` to ``most``; ``ValueError`` otherwise, which says what the argument
     may ``also`` be."""
-    found = whole(value)
+    try:
+        found = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except Exception:  # the types of others raise what they like
+        found = None
     if found is not None and found > most:
         raise ValueError(f"{name} must be at most {most}, got {shown(value)}.")
     if found is None or found < least:

@@ -52,8 +52,6 @@ from deepwishart.numerics.gaussian import formed
 from deepwishart.numerics.rows import condition
 from deepwishart.random import Randomness
 
-__all__ = ["CollapsedOutputLayer", "CollapsedSample"]
-
 
 class _Sums(NamedTuple):
     r""":math:`A A^\top`, :math:`A y`, what the bound loses to what is unexplained, for each column,

@@ -32,8 +32,6 @@ from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
 
-__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
-
 _LEAST_NOISE = _LEAST_ROOT = 1e-2  # of a start: relative to the prior's variance, and R_d
 _OUTPUT_ROOT = 0.1
 

@@ -24,14 +24,6 @@ from deepwishart.numerics.observe import Observations, observe
 from deepwishart.numerics.rows import Conditional, condition, draw_rows
 from deepwishart.random import Randomness, RowRandomness
 
-__all__ = [
-    "ConditionalSample",
-    "InducingOutputSample",
-    "KernelSample",
-    "ProjectedSample",
-    "PseudoObservations",
-]
-
 
 @dataclass(eq=False)
 class KernelSample(GaussianSample):

@@ -22,8 +22,6 @@ from deepwishart.layers.base import (
 from deepwishart.layers.gaussian import InducingOutputSample
 from deepwishart.random import Randomness
 
-__all__ = ["StackedOutputLayer"]
-
 
 class StackedOutputLayer(OutputLayer):
     r"""Output layers side by side, :math:`q(u) = \prod_g q_g(u_g)`, each with a kernel and a

@@ -20,8 +20,6 @@ from deepwishart.numerics.anchored import draw_anchored
 from deepwishart.numerics.wishart import draw_wishart
 from deepwishart.random import Randomness, factor_noise
 
-__all__ = ["POSTERIORS", "AnchoredLayer", "BartlettLayer", "WishartLayer"]
-
 LEAST_NOISE = 0.03  # of a start, relative to the prior's variance
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
 

@@ -15,8 +15,6 @@ from torch.distributions import Categorical as TorchCategorical
 from deepwishart.likelihoods.base import Likelihood, Mixture, deviation
 from deepwishart.numerics import linalg
 
-__all__ = ["Bernoulli", "Categorical", "ClassLikelihood"]
-
 _FARTHEST = 1e15  # squares stay finite in single precision
 
 

@@ -21,8 +21,6 @@ from deepwishart.likelihoods.base import (
     gauss_hermite,
 )
 
-__all__ = ["CountLikelihood", "Counts", "NegativeBinomial", "Poisson"]
-
 _LEAST_DISPERSION = 1e-14  # below, a count is a Poisson variable to all digits
 _POISSON_DISPERSION = 1e-9  # likewise, to the digits of an incomplete beta function
 _NORMAL_DISPERSION, _NORMAL_COUNT = 0.01, 100.0

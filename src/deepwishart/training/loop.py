@@ -20,10 +20,10 @@ from deepwishart.training.history import History, ProgressEvent, has_settled
 from deepwishart.training.protocol import MakeOptimiser, Protocol, is_deterministic
 from deepwishart.training.state import (
     Batch,
-    Minibatches,
     TrainingState,
     given_batches,
     interrupts_noted,
+    minibatches,
 )
 
 _REASONS = (None, "early_stopping", "interrupt")
@@ -136,7 +136,7 @@ def train(
     source = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
     state = TrainingState(
         model,
-        Minibatches(*data, protocol.batch_size) if data else given_batches(batches or ()),
+        minibatches(*data, protocol.batch_size) if data else given_batches(batches or ()),
         protocol,
         seeds=torch.randint(2**62, (2,), generator=source).tolist(),
         history=History() if history is None else history,
