@@ -8,7 +8,6 @@ import torch
 
 import deepwishart as dw
 from deepwishart.estimators import Standardiser
-from deepwishart.numerics.linalg import linear_map
 from deepwishart.spec import PROCESSES
 from deepwishart.start import select_inducing, starting_features
 
@@ -72,16 +71,6 @@ def test_no_start_explodes(process, depth):
             model = dw.build(process, X, y, depth=depth, num_inducing=12, seed=seed, output=output)
             bound = bound_of(model, X, y, seed)
             assert math.isfinite(bound) and bound > LOWEST, (name, seed, bound)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("process", ["dwp", "dgp"])
-def test_any_table_starts_close_to_the_prior(process, dtype):
-    for name, X in tables(0).items():
-        X = standardised(X)
-        options = {"depth": 4, "num_inducing": 12, "start": "prior", "dtype": dtype}
-        model = dw.build(process, X, X[:, 0].sin(), **options)
-        assert bound_of(model, X.to(dtype), X[:, :1].sin().to(dtype)) > LOWEST, name
 
 
 @pytest.mark.parametrize(
@@ -154,15 +143,6 @@ def test_contradicting_targets_of_a_point_are_averaged():
     assert model.num_inducing == model.spec.num_inducing == 6
     started = model.output.pseudo.targets.detach().flatten().sort().values
     torch.testing.assert_close(started, (y + 1.0).flatten().sort().values)
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 5])
-def test_linear_map_keeps_what_it_can(width):
-    X, _ = data()
-    weights = linear_map(X, width)
-    assert weights.shape == (3, width)
-    kept = min(width, 3)
-    torch.testing.assert_close((weights.mT @ weights)[:kept, :kept], torch.eye(kept, dtype=X.dtype))
 
 
 def test_spread_is_that_of_all_rows():

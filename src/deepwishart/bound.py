@@ -190,7 +190,7 @@ class Processes:
     slice(3, 5, None)
     """
 
-    rank: int = 0  # number of this process
+    rank: int = 0  # number of this process; the first writes files and shows progress
     world: int = 1  # number of processes
     group: Any = None  # the process group, None for the default one
     device: torch.device | None = None  # of what is exchanged
@@ -209,11 +209,6 @@ class Processes:
         if rank < 0:
             raise ValueError("This process does not belong to process_group; do not call train.")
         return cls(rank, world, process_group, device)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes files and shows progress."""
-        return self.rank == 0
 
     def rows(self, num_rows: int) -> slice:
         """This process's share of so many rows, give or take one. With fewer rows than processes

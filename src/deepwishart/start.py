@@ -15,7 +15,6 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Inducing, Layer
 from deepwishart.likelihoods import Likelihood
 from deepwishart.model import DeepKernelProcess
-from deepwishart.numerics.linalg import linear_map
 from deepwishart.spec import PROCESSES, ModelSpec
 
 __all__ = [
@@ -266,9 +265,9 @@ def select_inducing(X: Tensor, num_inducing: int, generator: torch.Generator) ->
 def starting_features(
     inputs: Tensor, width: int, generator: torch.Generator, rows: Tensor | None = None
 ) -> Tensor:
-    r"""Features ``(P, width)`` for hidden layers to start from: :func:`linear_map` of the inputs,
-    with columns of mean zero and mean squared norm of rows about one, as under the prior, plus a
-    little noise so that no two columns are tied.
+    r"""Features ``(P, width)`` for hidden layers to start from: the inputs, or the leading
+    principal ones where there are more than ``width``, with columns of mean zero and mean squared
+    norm of rows about one, as under the prior, plus a little noise so that no two columns are tied.
 
     Mean and spread of a column are those of all ``rows``, where given. Where outliers hold a
     column's variance and none is among the points, the points' own spread would say next to
@@ -284,7 +283,11 @@ def starting_features(
     # A constant column keeps its zeros; dividing by a rounding error would blow it up.
     usable = spread > 1e-4 * rows.abs().amax(0)
     standard = torch.where(usable, (inputs - centre) / torch.where(usable, spread, 1.0), 0.0)
-    linear = standard @ linear_map(standard, width) / math.sqrt(inputs.shape[1])
+    linear, missing = standard, width - standard.shape[1]
+    if missing < 0:
+        directions = torch.linalg.svd(standard - standard.mean(0), full_matrices=True).Vh
+        linear, missing = standard @ directions[:width].mT, 0
+    linear = torch.nn.functional.pad(linear, (0, missing)) / math.sqrt(inputs.shape[1])
     noise = torch.randn(linear.shape, generator=generator, dtype=linear.dtype).to(linear.device)
     return linear + _TIE_BREAK * noise
 

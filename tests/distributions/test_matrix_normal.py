@@ -46,21 +46,6 @@ def test_moments_and_marginals(random_scale, assert_mean, generator):
     assert_mean(flat.unsqueeze(-1) * flat.unsqueeze(-2), expected)
 
 
-def test_gradcheck_of_log_prob_and_rsample(random_scale):
-    loc, lower = randn(3, 2).requires_grad_(), torch.linalg.cholesky(random_scale(3))
-    value = randn(4, 3, 2, seed=4).requires_grad_()
-
-    def log_prob(value, loc, row):
-        return MatrixNormal(loc, row.tril()).log_prob(value)
-
-    def rsample(loc, row):
-        generator = torch.Generator().manual_seed(0)
-        return MatrixNormal(loc, row.tril()).rsample((2,), generator=generator)
-
-    assert torch.autograd.gradcheck(log_prob, (value, loc, lower.requires_grad_()))
-    assert torch.autograd.gradcheck(rsample, (loc, lower))
-
-
 def test_expand_and_float32():
     distribution = MatrixNormal(torch.zeros(3, 2), torch.eye(3))
     expanded = distribution.expand((5, 4))

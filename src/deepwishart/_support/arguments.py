@@ -76,16 +76,11 @@ def tensor(name: str, values: Any) -> Tensor:
     Tensors stay where they are; arrays, lists and data frames are copied.
     """
     if isinstance(values, Tensor):
-        odd = {
-            "nested": values.is_nested,
-            "quantised": values.is_quantized,
-            "complex": values.is_complex(),
-            f"{values.layout} on {values.device}": values.layout != torch.strided or values.is_meta,
-        }
-        if any(odd.values()):
-            kind = next(kind for kind, found in odd.items() if found)
+        plain = values.layout == torch.strided and not (values.is_nested or values.is_meta)
+        if not plain or values.is_quantized or values.is_complex():
             raise ValueError(
-                f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
+                f"{name} must be an ordinary tensor of real numbers, got one of type "
+                f"{values.dtype}, {values.layout} on {values.device}."
             )
         return values.detach()
     try:

@@ -86,15 +86,10 @@ class Stationary(Kernel):
         """The lengthscale of the features, a scalar, or (D,) with ARD."""
         return self.log_lengthscale.exp()
 
-    @property
-    def isotropic(self) -> bool:
-        """Whether one lengthscale serves all columns."""
-        return self.num_features is None and self.num_inputs is None
-
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""
         distance = squared_distance(g_xx, g_xy, g_yy)
-        if self.isotropic:
+        if not self.needs_features:
             distance = distance / self.lengthscale.square()
         return self.height * self.profile(distance)
 
@@ -103,7 +98,7 @@ class Stationary(Kernel):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD or inputs, columns divided by their lengthscales; else features as they are."""
-        if self.isotropic:
+        if not self.needs_features:
             return features
         columns, inputs = features.shape[-1], self.num_inputs or 0
         if columns <= inputs or self.num_features not in (None, columns):
@@ -175,7 +170,7 @@ class SquaredExponential(Stationary):
         """Logarithms of the height, ``variance`` included, and of what is left to divide by after
         :meth:`prepare`."""
         height = self.log_height if variance == 1.0 else self.log_height + math.log(variance)
-        return height, self.log_lengthscale if self.isotropic else torch.zeros_like(height)
+        return height, torch.zeros_like(height) if self.needs_features else self.log_lengthscale
 
 
 class Matern12(Stationary):

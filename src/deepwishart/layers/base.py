@@ -110,12 +110,9 @@ class GaussianSample(LayerSample):
         """Moments of all rows together."""
 
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
-        if joint:
-            return self._joint_rows(rows, random)
-        mean, variance = self.moments(rows)
-        return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
-
-    def _joint_rows(self, rows: Rows, random: RowRandomness) -> Tensor:
+        if not joint:
+            mean, variance = self.moments(rows)
+            return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
         mean, covariance, prior = self.joint_moments(rows)
         root = linalg.cholesky(
             covariance,

@@ -167,7 +167,7 @@ class CollapsedSample(OutputSample):
             fitted = linalg.factor(sums.gram / noise + eye, what=what).inverse
             weights = fitted.mT @ (fitted @ (products / noise))
             left = eye - fitted.mT @ fitted
-            # What data leave of the prior may be next to nothing; rounding must not undo it.
+            # All but singular where data say next to nothing: jitter of the size of rounding.
             root = linalg.cholesky(left, jitter=10.0 * torch.finfo(left.dtype).eps, what=what)
             known = root.mT @ inverse, linalg.solve_lower(root, weights)
             columns.append(CollapsedFunction(self.layer, self.inputs, self.log_ratio, *known))

@@ -86,7 +86,7 @@ class ConditionalSample(ProjectedSample):
 
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
         if joint:
-            return self._joint_rows(rows, random)
+            return super().rows(rows, random, joint)
         cross, own = self.layer.row_covariance(self.inputs, rows)
         epsilon = random.normal(own.shape[-1], self.given.root.shape[-1])
         return draw_rows(self.given, cross, own, epsilon)

@@ -56,17 +56,12 @@ class Conditional(NamedTuple):
         return self._replace(root=root, weights=weights, solved=solved)
 
 
-def quadratic_form(projection: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    r""":math:`H^\top H`, or :math:`H` in single precision, in which that is too inexact, and
-    :math:`H^\top w`."""
-    double = projection.dtype == torch.float64
-    return projection.mT @ projection if double else projection, projection.mT @ weights
-
-
 def known_form(inverse: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """What :class:`Conditional` calls ``form`` and ``solved``."""
-    form, solved = quadratic_form(inverse.detach(), weights.detach())
-    return form, solved
+    r"""What :class:`Conditional` calls ``form`` and ``solved``: :math:`H^\top H`, or :math:`H` in
+    single precision, in which that is too inexact, and :math:`H^\top w`."""
+    H = inverse.detach()
+    form = H.mT @ H if H.dtype == torch.float64 else H
+    return form, H.mT @ weights.detach()
 
 
 def draw_rows(given: Conditional, cross: Cross, diagonal: Tensor, epsilon: Tensor) -> Tensor:

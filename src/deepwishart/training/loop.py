@@ -143,7 +143,7 @@ def train(
         make_optimiser=optimiser,
     )
     _find_start(state, data, checkpoints, resume, processes)
-    history, store = state.history, checkpoints if processes.leads else None
+    history, store = state.history, checkpoints if processes.rank == 0 else None
     state.keep_snapshot()
     save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
     if should_stop is None or history.stopped_by != "early_stopping":
@@ -156,7 +156,7 @@ def train(
             while history.stopped_by is None and state.step < protocol.max_iter:
                 if not _take_step(state, num_data, protocol, processes, store):
                     continue
-                if progress is not None and processes.leads:
+                if progress is not None and processes.rank == 0:
                     progress(ProgressEvent(state.step - 1, protocol.max_iter, history))
                 verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
                 if early_stopping and _settles(state, protocol, processes):
@@ -241,9 +241,9 @@ def _find_start(
     state.history.stopped_by = None
     if data and (checkpoints is not None or processes.world > 1):
         state.data = fingerprint(*data)
-    if resume and checkpoints is None and processes.leads:
+    if resume and checkpoints is None and processes.rank == 0:
         raise ValueError("resume=True needs checkpoints=CheckpointStore(directory).")
-    if checkpoints is not None and processes.leads and checkpoints.paths():
+    if checkpoints is not None and processes.rank == 0 and checkpoints.paths():
         if not resume:
             raise ValueError(
                 f"{checkpoints.directory} already holds checkpoints of a run. Pass resume=True to "
@@ -252,7 +252,7 @@ def _find_start(
         if (latest := checkpoints.latest()) is not None:
             state.load(latest)
     if processes.world > 1:
-        content = processes.from_leader(state.checkpoint().encode() if processes.leads else b"")
+        content = processes.from_leader(state.checkpoint().encode() if processes.rank == 0 else b"")
         state.load(Checkpoint.decode(content, "The state received from rank 0"))
 
 
