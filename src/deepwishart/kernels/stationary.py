@@ -66,6 +66,7 @@ class Stationary(Kernel):
                     f"num_inputs={num_inputs} inputs: leave num_features=None."
                 )
         self.num_features, self.num_inputs = num_features, num_inputs
+        self.isotropic = num_features is None and num_inputs is None  # one lengthscale for all
         self.log_height = log_parameter("height", height, dtype=dtype)
         self.log_lengthscale = log_parameter("lengthscale", lengthscale, num_features, dtype=dtype)
         self.log_input_lengthscale = None
@@ -89,7 +90,7 @@ class Stationary(Kernel):
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""
         distance = squared_distance(g_xx, g_xy, g_yy)
-        if not self.needs_features:
+        if self.isotropic:
             distance = distance / self.lengthscale.square()
         return self.height * self.profile(distance)
 
@@ -98,7 +99,7 @@ class Stationary(Kernel):
 
     def prepare(self, features: Tensor) -> Tensor:
         r"""With ARD or inputs, columns divided by their lengthscales; else features as they are."""
-        if not self.needs_features:
+        if self.isotropic:
             return features
         columns, inputs = features.shape[-1], self.num_inputs or 0
         if columns <= inputs or self.num_features not in (None, columns):
@@ -170,7 +171,7 @@ class SquaredExponential(Stationary):
         """Logarithms of the height, ``variance`` included, and of what is left to divide by after
         :meth:`prepare`."""
         height = self.log_height if variance == 1.0 else self.log_height + math.log(variance)
-        return height, torch.zeros_like(height) if self.needs_features else self.log_lengthscale
+        return height, self.log_lengthscale if self.isotropic else torch.zeros_like(height)
 
 
 class Matern12(Stationary):
