@@ -41,7 +41,7 @@ from deepwishart.random import RowRandomness
 from deepwishart.reproduction.published import published
 from deepwishart.spec import ModelSpec
 from deepwishart.start import build
-from deepwishart.training import Protocol, adjust_protocol, start_from_shallow, train
+from deepwishart.training import Protocol, adjust_protocol, train
 
 WAYS = ("all rows", "plain", "rates", "start", "finish")
 PACE_STEPS, FINAL_SAMPLES, SOME_ROWS, BEGIN_SAMPLES = 10, 300, 2_000, 20
@@ -86,7 +86,7 @@ def measure(name: str, way: str, seconds: float) -> dict[str, Any]:
         visits += train_for(scaled.model, data, protocol, seconds / 2)
         scaled, trained = ScaledModel.build(spec.replace(output="collapsed"), X, y), scaled
         scaled.model.load_state_dict(trained.model.state_dict(), strict=False)
-        protocol = protocol.replace(batch_size=None, num_samples=1, shallow_steps=0, kl_anneal=0)
+        protocol = protocol.replace(batch_size=None, num_samples=1, kl_anneal=0)
     visits += train_for(scaled.model, data, protocol, seconds - (time.process_time() - before))
     spent = time.process_time() - before
     generator = torch.Generator().manual_seed(1_000_003)
@@ -103,16 +103,13 @@ def train_for(model: DeepKernelProcess, data: Data, protocol: Protocol, seconds:
     """Train for so many seconds of processor time; the rows times samples that were visited."""
     before = time.process_time()
     kept = copy.deepcopy(model.state_dict())
-    started = protocol.shallow_steps and start_from_shallow(model, *data)
-    if started:
-        kept = copy.deepcopy(model.state_dict())
     began = time.process_time()
-    train(model, *data, protocol.replace(max_iter=PACE_STEPS, kl_anneal=0, shallow_steps=0))
+    train(model, *data, protocol.replace(max_iter=PACE_STEPS, kl_anneal=0))
     pace = (time.process_time() - began) / PACE_STEPS
     model.load_state_dict(kept)
     steps = max(10, math.floor((seconds - (time.process_time() - before)) / pace))
     fade_in = steps // 5 if protocol.kl_anneal else 0
-    train(model, *data, protocol.replace(max_iter=steps, kl_anneal=fade_in, shallow_steps=0))
+    train(model, *data, protocol.replace(max_iter=steps, kl_anneal=fade_in))
     return steps * (protocol.batch_size or len(data[0])) * protocol.num_samples
 
 

@@ -28,8 +28,6 @@ from deepwishart.training import adjust_protocol, model_options, train
 CELLS = ("yacht-2", "boston-2", "energy-2", "concrete-2", "yacht-5", "boston-5")
 VARIANTS: dict[str, dict[str, Any]] = {
     "`fast`": {},
-    "not started from a single layer": {"shallow_steps": 0},
-    "single layer trained for 40 steps": {"shallow_steps": 40},
     "no fading in": {"kl_anneal": 0},
     "faded in over 250 steps": {"kl_anneal": 250},
     "learning rate from 3e-2": {"learning_rate": 3e-2},
@@ -37,7 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one rate for all parameters": {"factors": {"scale": 0.0}},
     "learned scale trained": {"factors": {"kernel": 3.0}},
     "Adam's second beta 0.999": {"betas": (0.9, 0.999)},
-    "cosine": {"schedule": "cosine"},
     "five samples": {"num_samples": 5},
     "`converged` (2,000 steps)": {"max_iter": 2_000},
     "`converged`, faded in over 600 steps": {"max_iter": 2_000, "kl_anneal": 600},

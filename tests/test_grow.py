@@ -17,9 +17,7 @@ def trained(process="dwp", dtype=torch.float64, **options):
     X, y = table(dtype)
     options = {"num_inducing": 15, "output": "collapsed", "inputs": "all", "dtype": dtype} | options
     model = dw.build(process, X, y, **options)
-    protocol = dw.training.Protocol.named("fast", 40).replace(
-        max_iter=60, num_samples=3, shallow_steps=0
-    )
+    protocol = dw.training.Protocol.named("fast", 40).replace(max_iter=60, num_samples=3)
     batch = dw.training.train(model, X, y, protocol)
     assert batch.elbo[-1] > batch.elbo[0]
     return X, y, model
@@ -58,7 +56,7 @@ def test_a_grown_model_goes_on_learning():
     deeper = grow(model)
     before = bound(deeper, X, y)
     protocol = dw.training.Protocol.named("fast", 40).replace(
-        max_iter=200, num_samples=4, shallow_steps=0, kl_anneal=0, learning_rate=2e-2
+        max_iter=200, num_samples=4, kl_anneal=0, learning_rate=2e-2
     )
     dw.training.train(deeper, X, y, protocol)
     assert bound(deeper, X, y) > before + 0.02

@@ -95,17 +95,6 @@ def test_coverage_and_calibration_of_the_truth():
     np.testing.assert_allclose(observed, levels, atol=0.01)
 
 
-def test_coverage_agrees_with_quantiles(mixture):
-    mean, std, y = mixture
-    inside = []
-    for row in range(6):
-        for column in range(2):
-            cdf = stats.norm(mean[:, row, column], std[:, row, column]).cdf(y[row, column]).mean()
-            inside.append(0.2 <= cdf <= 0.8)
-    assert metrics.interval_coverage((mean, std), y, 0.6) == np.mean(inside)
-    assert 0 < np.mean(inside) < 1
-
-
 class PoissonGuess:
     """Counts of known means, which no model had to learn."""
 

@@ -13,17 +13,6 @@ def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def draws(random):
-    rows = random.rows()
-    return random.normal(4, 2), rows.normal(5, 3), rows.gamma(torch.tensor(2.0).double(), 5)
-
-
-def test_one_seed_one_result():
-    for first, second in zip(*(draws(Randomness(3, seeded(1))) for _ in range(2)), strict=True):
-        assert torch.equal(first, second)
-    assert not torch.equal(draws(Randomness(3, seeded(2)))[0], draws(Randomness(3, seeded(1)))[0])
-
-
 @pytest.mark.parametrize("cuts", [[0, 7, 9, 2500], [0, BLOCK_ROWS, 2500], [0, 1500, 2400, 2500]])
 def test_a_row_has_its_noise_in_any_part_of_the_table(cuts):
     whole = RowRandomness(2, seed=3).at(1)

@@ -21,7 +21,6 @@ VARIANTS = [
     {"depth": 1},
     {"depth": 4, "width": (2, 5, 1), "ard": False, "mixing": 0.02, "num_outputs": 2},
     {"depth": 2, "kernel": ("matern12", "relu")},
-    {"process": "dsvi", "linear_mean": True, "width": 2},
 ]
 
 
@@ -59,7 +58,7 @@ def test_make_has_the_structure_that_build_gives(changes):
     X, y = data(spec.num_outputs)
     y = y.abs().round().clamp_max(1.0) if not likelihood.location_scale else y
     names = ("depth", "width", "num_inducing", "kernel", "ard", "output", "mixing", "posterior")
-    options = {name: getattr(spec, name) for name in (*names, "jitter", "linear_mean")}
+    options = {name: getattr(spec, name) for name in (*names, "jitter")}
     options |= {"likelihood": likelihood, "dtype": spec.torch_dtype}
     built = dw.build(spec.process, X, y, **options)
     assert built.spec == spec.replace(likelihood=built.spec.likelihood, likelihood_options={})
@@ -126,7 +125,6 @@ def test_objects_make_models_but_no_json():
         ({"width": ()}, "width is empty"),
         ({"width": (2, 2)}, "width has 2 entries for 1 layers; give one value"),
         ({"mixing": 1.5}, "mixing must be strictly between 0 and 1"),
-        ({"linear_mean": True}, "linear_mean=True is for 'dsvi' only"),
         ({"inputs": "all", "process": "diwp"}, "'dwp', 'dgp' or 'dsvi'"),
         ({"output": "collapsed", "likelihood": "poisson"}, "Poisson needs output='inducing'"),
     ],

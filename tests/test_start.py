@@ -8,7 +8,6 @@ import torch
 
 import deepwishart as dw
 from deepwishart.estimators import Standardiser
-from deepwishart.numerics.linalg import linear_map
 from deepwishart.spec import PROCESSES
 from deepwishart.start import select_inducing, starting_features
 
@@ -74,16 +73,6 @@ def test_no_start_explodes(process, depth):
             assert math.isfinite(bound) and bound > LOWEST, (name, seed, bound)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("process", ["dwp", "dgp"])
-def test_any_table_starts_close_to_the_prior(process, dtype):
-    for name, X in tables(0).items():
-        X = standardised(X)
-        options = {"depth": 4, "num_inducing": 12, "start": "prior", "dtype": dtype}
-        model = dw.build(process, X, X[:, 0].sin(), **options)
-        assert bound_of(model, X.to(dtype), X[:, :1].sin().to(dtype)) > LOWEST, name
-
-
 @pytest.mark.parametrize(
     ("process", "posterior"), [("dwp", "bartlett"), ("dwp", "rows_columns"), ("dgp", "bartlett")]
 )
@@ -110,14 +99,6 @@ def test_every_family_starts_at_the_papers_posterior(posterior, depth):
         for family in ("bartlett", posterior)
     )
     assert first == pytest.approx(second, rel=1e-10)  # one is drawn by compiled code
-
-
-def test_linear_mean_starts_near_the_identity_at_any_depth():
-    X, y = data()
-    model = dw.build("dsvi", X, y, depth=4, num_inducing=20, linear_mean=True)
-    generator = torch.Generator().manual_seed(0)
-    for layer in model.sample_functions(X, 2, generator).layers:
-        torch.testing.assert_close(layer, model.scale_inputs(X).expand_as(layer), atol=0.2, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -162,15 +143,6 @@ def test_contradicting_targets_of_a_point_are_averaged():
     assert model.num_inducing == model.spec.num_inducing == 6
     started = model.output.pseudo.targets.detach().flatten().sort().values
     torch.testing.assert_close(started, (y + 1.0).flatten().sort().values)
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 5])
-def test_linear_map_keeps_what_it_can(width):
-    X, _ = data()
-    weights = linear_map(X, width)
-    assert weights.shape == (3, width)
-    kept = min(width, 3)
-    torch.testing.assert_close((weights.mT @ weights)[:kept, :kept], torch.eye(kept, dtype=X.dtype))
 
 
 def test_spread_is_that_of_all_rows():

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from deepwishart._support.arguments import number, shown, whole, whole_number
+from deepwishart._support.arguments import number, whole_number
 from deepwishart.layers.gaussian import InducingOutputSample
 from deepwishart.likelihoods import Gaussian
 from deepwishart.model import DeepKernelProcess, ProcessSample
@@ -23,8 +23,6 @@ __all__ = ["Processes", "elbo", "importance_weighted_bound"]
 
 #: What a bound raises where a matrix cannot be factorised.
 NUMERICAL_ERRORS = (linalg.CholeskyError, torch.linalg.LinAlgError)
-
-_MOST_ROWS = 2**62  # what tensors can be divided by
 
 
 def elbo(
@@ -93,11 +91,8 @@ def elbo(
 
 def _check_num_data(model: DeepKernelProcess, num_rows: int, num_data: int) -> None:
     """Raise ``ValueError`` where a batch cannot belong to a data set of that size, or may not."""
-    if (total := whole(num_data)) is None or not num_rows <= total < _MOST_ROWS:
-        raise ValueError(
-            f"num_data is the number of rows of the whole data set, of which X has {num_rows}; "
-            f"got {shown(num_data)}."
-        )
+    what = f"num_data is the number of rows of the whole data set, of which X has {num_rows}; it"
+    whole_number(what, num_data, num_rows, most=2**62)  # what tensors can be divided by
     if model.output.needs_rows and num_rows != num_data:
         raise ValueError(
             f"This model's output layer is collapsed and needs all {num_data} rows at every step, "
@@ -195,7 +190,7 @@ class Processes:
     slice(3, 5, None)
     """
 
-    rank: int = 0  # number of this process
+    rank: int = 0  # number of this process; the first writes files and shows progress
     world: int = 1  # number of processes
     group: Any = None  # the process group, None for the default one
     device: torch.device | None = None  # of what is exchanged
@@ -214,11 +209,6 @@ class Processes:
         if rank < 0:
             raise ValueError("This process does not belong to process_group; do not call train.")
         return cls(rank, world, process_group, device)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this process writes files and shows progress."""
-        return self.rank == 0
 
     def rows(self, num_rows: int) -> slice:
         """This process's share of so many rows, give or take one. With fewer rows than processes

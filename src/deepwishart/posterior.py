@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from deepwishart.layers.base import GaussianSample, GramRows
+from deepwishart.kernels import GramRows
+from deepwishart.layers.base import GaussianSample
 from deepwishart.predict import Predictive
 from deepwishart.random import RowRandomness, standard_normal
 

@@ -22,9 +22,7 @@ __all__ = ["Predictive"]
 
 _SMALL_COUNT = 100
 _KEEP_ELEMENTS = 2**24  # latent means kept in memory rather than recomputed
-_FEW = 8  # posterior samples that a quantile is first found for
-_MOST_SECANTS = 30  # passes over a mixture before its quantile is found by bisection alone
-_MOST_PASSES = 120
+_MOST_PASSES = 200  # over a mixture for its quantile; bisection alone takes about 60
 _TOGETHER = 2**18  # components of mixtures that a processor's cache holds
 
 
@@ -186,15 +184,8 @@ class Predictive:
         if levels.ndim:
             return torch.stack([self.quantile(level) for level in levels])
         result = self._X.new_empty(len(self), self.num_outputs)
-        every = math.ceil(self.num_samples / _FEW)
-        with torch.no_grad():
-            for rows, mean, variance in self._blocks():
-                start = None
-                if every > 1 and not self.discrete:  # some of the samples say where to begin
-                    few = self.likelihood.predictive(mean[::every], variance[::every])
-                    start = _quantile(few, levels)
-                whole = self.likelihood.predictive(mean, variance)
-                result[rows] = _quantile(whole, levels, start)
+        for rows, mixture in self._mixtures():
+            result[rows] = _quantile(mixture, levels)
         return self._shape(result)
 
     @torch.no_grad()
@@ -224,24 +215,19 @@ class Predictive:
             mean, variance = self._posterior.latents(chunk)
             yield mean + offset, variance
 
-    def _blocks(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Rows and the moments of their latents, so few at a time that a processor's cache holds
-        all components of their mixtures."""
+    @torch.no_grad()
+    def _mixtures(self) -> Iterator[tuple[slice, Mixture]]:
+        """Rows and their mixtures, so few at a time that a processor's cache holds all components.
+        Results are written into place: small results kept between large temporaries would fragment
+        memory."""
         start = 0
         for latents in self.latents():
             one_row = self.likelihood.predictive(*(each[:, :1] for each in latents))
             most = max(1, _TOGETHER // one_row.components.mean.numel())
             for mean, variance in zip(*(each.split(most, dim=1) for each in latents), strict=True):
                 rows = slice(start, start + mean.shape[1])
-                yield rows, mean, variance
+                yield rows, self.likelihood.predictive(mean, variance)
                 start = rows.stop
-
-    @torch.no_grad()
-    def _mixtures(self) -> Iterator[tuple[slice, Mixture]]:
-        """Mixtures with the rows they belong to. Results are written into place: small results kept
-        between large temporaries would fragment memory."""
-        for rows, mean, variance in self._blocks():
-            yield rows, self.likelihood.predictive(mean, variance)
 
     def _shape(self, result: Tensor) -> Tensor:
         return result.squeeze(-1) if self.num_outputs == 1 else result
@@ -280,45 +266,41 @@ def _cdf(mixture: Mixture, y: Tensor) -> Tensor:
         raise TypeError(f"{name} has no distribution function, and so no quantiles.") from None
 
 
-def _quantile(mixture: Mixture, level: Tensor, start: Tensor | None = None) -> Tensor:
-    r"""Of counts, the smallest whose distribution function reaches the level; else the secant
-    method for :math:`\Phi^{-1}(F(y)) = \Phi^{-1}(p)`, which is nearly linear in :math:`y`, with
-    bisection where a step would leave the interval that the quantile is known to be in, or did not
-    halve what is missing, as between components far apart."""
+def _quantile(mixture: Mixture, level: Tensor) -> Tensor:
+    r"""Of counts, the smallest whose distribution function reaches the level; else the root of
+    :math:`\Phi^{-1}(F(y)) - \Phi^{-1}(p)`, which is nearly linear in :math:`y`, by Chandrupatla's
+    method (1997): inverse quadratic interpolation where it is safe, bisection elsewhere."""
     if isinstance(mixture.components, Counts):
         return _count_quantile(mixture, mixture.components, level)
-    low, high = _bracket(mixture, level)
-    law, z = mixture.components, torch.special.ndtri(level)
-    typical = _average(mixture, law.stddev).nan_to_num(1.0, 1.0)
-    point = _average(mixture, law.mean) + z * typical if start is None else start
-    point = point.nan_to_num(0.0).clamp(low, high)
-    rounding, slope = torch.finfo(point.dtype).eps, 1.0 / typical
-    # The second part is what rounding of the distribution function makes of its normal quantile.
-    enough = rounding**0.6 + 2.0 * rounding * math.sqrt(2 * math.pi) * (0.5 * z.square()).exp()
-    done = stuck = secant_before = torch.zeros_like(point, dtype=torch.bool)
-    before = None
-    for passes in range(_MOST_PASSES):
-        reached = _cdf(mixture, point)
-        above = reached >= level
-        low, high = torch.where(above, low, point), torch.where(above, point, high)
-        missing = z - torch.special.ndtri(reached)
-        if before is not None:
-            slope = (before[1] - missing) / (point - before[0])
-            stuck = secant_before & (missing / before[1] > 0.5)
-        secant = point + missing / slope
-        # Not where the function is flat, nor NaN, where there is no density.
-        inside = (slope > 0) & (low <= secant) & (secant <= high)
-        near = missing.abs() <= enough  # after a secant step: about the product of the last two
-        by_secant = inside & ~stuck & (passes < _MOST_SECANTS)
-        secant_before = by_secant & (passes > 0)  # the first slope is a guess, and may disappoint
-        middle = torch.where(near, point, 0.5 * (low + high))
-        following = torch.where(inside & (near | by_secant), secant, middle)
-        following = torch.where(done, point, following)
-        done = done | near | (high - low <= rounding * (typical + point.abs()))
-        before, point = (point, missing), following
+    z, rounding = torch.special.ndtri(level), torch.finfo(level.dtype).eps
+    typical = _average(mixture, mixture.components.stddev).nan_to_num(1.0, 1.0)
+    # What rounding of the distribution function makes of its normal quantile.
+    enough = 2.0 * rounding * math.sqrt(2 * math.pi) * (0.5 * z.square()).exp()
+
+    def excess(y: Tensor) -> Tensor:
+        return torch.special.ndtri(_cdf(mixture, y)) - z
+
+    a, b = _bracket(mixture, level)
+    f_a, f_b, step = excess(a), excess(b), torch.full_like(a, 0.5)
+    found, done = a, torch.zeros_like(a, dtype=torch.bool)
+    for _ in range(_MOST_PASSES):
+        new = a + step * (b - a)
+        f_new = excess(new)
+        same = (f_new > 0) == (f_a > 0)
+        c, f_c = torch.where(same, a, b), torch.where(same, f_a, f_b)
+        b, f_b = torch.where(same, b, a), torch.where(same, f_b, f_a)
+        a, f_a = new, f_new
+        found = torch.where(done, found, torch.where(f_a.abs() < f_b.abs(), a, b))
+        least = (rounding * (typical + a.abs()) / (b - a).abs()).clamp_max(0.5)
+        done = done | (least == 0.5) | (torch.minimum(f_a.abs(), f_b.abs()) <= enough)
         if bool(done.all()):
             break
-    return point
+        ratio, slope = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+        safe = (slope.square() < ratio) & ((1.0 - slope).square() < 1.0 - ratio)
+        step = f_a / (f_b - f_a) * f_c / (f_b - f_c)
+        step = step + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+        step = torch.where(safe, step, 0.5).clamp(least, 1.0 - least)
+    return found
 
 
 def _count_quantile(mixture: Mixture, law: Counts, level: Tensor) -> Tensor:

@@ -88,7 +88,6 @@ class ModelSpec:
             (:mod:`deepwishart.layers.collapsed_output`).
         mixing: initial weight :math:`q` of the learned scale :math:`V V^\top` in the posterior of a
             ``dwp`` layer; with 0 there is none.
-        linear_mean: give ``dsvi`` hidden layers a linear mean function.
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
         dtype: ``"float64"`` or ``"float32"``.
 
@@ -126,7 +125,6 @@ class ModelSpec:
         "titsias2009", "titsias2009 (the paper's) or tight (what is unexplained, as a logarithm)."
     )
     mixing: float = choice(0.0, "Initial weight of the learned scale of a dwp layer.")
-    linear_mean: bool = choice(False, "Linear mean functions in the hidden layers of dsvi.")
     jitter: float | None = choice(None, "Relative jitter on kernel matrices; the dtype's.")
     dtype: str = choice("float64", "float64 or float32.")
 
@@ -157,11 +155,6 @@ class ModelSpec:
             raise ValueError(
                 "inputs='all' joins inputs to features, and the layers of 'diwp' have none; use "
                 "'dwp', 'dgp' or 'dsvi'."
-            )
-        if self.linear_mean and self.process != "dsvi":
-            raise ValueError(
-                f"linear_mean=True is for 'dsvi' only: a {self.process} with a mean function would "
-                "need a non-central Wishart prior."
             )
         if self.output == "collapsed" and not issubclass(self.likelihood_class, Gaussian):
             raise ValueError(
@@ -315,9 +308,7 @@ class ModelSpec:
             targets = torch.zeros(self.num_inducing, width, dtype=self.torch_dtype)
             return GlobalInducingLayer(kernel, targets, **common)
         if self.process == "dsvi":
-            points = self._points(index)
-            weights = points.new_zeros(points.shape[1], width) if self.linear_mean else None
-            return DoublyStochasticLayer(kernel, points, width, mean_weights=weights, **common)
+            return DoublyStochasticLayer(kernel, self._points(index), width, **common)
         common["dtype"] = self.torch_dtype
         if self.process == "diwp":
             return InverseWishartLayer(kernel, self.num_inducing, **common)

@@ -15,7 +15,6 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers import DoublyStochasticLayer, Inducing, Layer
 from deepwishart.likelihoods import Likelihood
 from deepwishart.model import DeepKernelProcess
-from deepwishart.numerics.linalg import linear_map
 from deepwishart.spec import PROCESSES, ModelSpec
 
 __all__ = [
@@ -56,7 +55,6 @@ def build(
     posterior: str = "bartlett",
     start: str = "inputs",
     jitter: float | None = None,
-    linear_mean: bool = False,
     bound: str = "titsias2009",
     inputs: str = "first",
 ) -> DeepKernelProcess:
@@ -103,7 +101,6 @@ def build(
             that were trained for long ended higher from there on two data sets of three, with a
             lower learning rate (docs, "What we found").
         jitter: relative jitter on kernel matrices; the dtype's default if ``None``.
-        linear_mean: give ``dsvi`` hidden layers a linear mean function (this changes the prior).
         bound: ``"titsias2009"``, the bound of the paper's tables, or ``"tight"``, which is never
             below it for the same parameters (:mod:`deepwishart.layers.collapsed_output`).
         inputs: ``"first"``: only the first layer sees the inputs, as in the paper; ``"all"``: every
@@ -138,7 +135,6 @@ def build(
         output=output,
         posterior=posterior,
         mixing=mixing,
-        linear_mean=linear_mean,
         bound=bound,
         inputs=inputs,
         jitter=jitter,
@@ -269,9 +265,9 @@ def select_inducing(X: Tensor, num_inducing: int, generator: torch.Generator) ->
 def starting_features(
     inputs: Tensor, width: int, generator: torch.Generator, rows: Tensor | None = None
 ) -> Tensor:
-    r"""Features ``(P, width)`` for hidden layers to start from: :func:`linear_map` of the inputs,
-    with columns of mean zero and mean squared norm of rows about one, as under the prior, plus a
-    little noise so that no two columns are tied.
+    r"""Features ``(P, width)`` for hidden layers to start from: the inputs, or the leading
+    principal ones where there are more than ``width``, with columns of mean zero and mean squared
+    norm of rows about one, as under the prior, plus a little noise so that no two columns are tied.
 
     Mean and spread of a column are those of all ``rows``, where given. Where outliers hold a
     column's variance and none is among the points, the points' own spread would say next to
@@ -287,7 +283,11 @@ def starting_features(
     # A constant column keeps its zeros; dividing by a rounding error would blow it up.
     usable = spread > 1e-4 * rows.abs().amax(0)
     standard = torch.where(usable, (inputs - centre) / torch.where(usable, spread, 1.0), 0.0)
-    linear = standard @ linear_map(standard, width) / math.sqrt(inputs.shape[1])
+    linear, missing = standard, width - standard.shape[1]
+    if missing < 0:
+        directions = torch.linalg.svd(standard - standard.mean(0), full_matrices=True).Vh
+        linear, missing = standard @ directions[:width].mT, 0
+    linear = torch.nn.functional.pad(linear, (0, missing)) / math.sqrt(inputs.shape[1])
     noise = torch.randn(linear.shape, generator=generator, dtype=linear.dtype).to(linear.device)
     return linear + _TIE_BREAK * noise
 

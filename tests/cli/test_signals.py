@@ -43,8 +43,7 @@ def test_resume_after_kill_gives_the_model_of_an_undisturbed_run(data, tmp_path)
     process.communicate()
     assert process.returncode == -signal.SIGKILL
     assert json.loads((out / "run.json").read_text())["status"] == "running"
-    before = History()
-    before.load_tensor(Checkpoint.read(checkpoint).tensors["history"])
+    before = History.from_dict(Checkpoint.read(checkpoint).info["history"])
 
     runs = [start(*command, "--out", out, "--resume"), start(*command, "--out", undisturbed)]
     for process in runs:

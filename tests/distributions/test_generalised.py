@@ -3,11 +3,9 @@ gradients and the cheap path. G = (L R T C)(L R T C)^T."""
 
 import functools
 
-import numpy as np
 import pytest
 import scipy.stats
 import torch
-from torch.distributions import Gamma, kl_divergence
 
 from deepwishart.distributions import GeneralisedSingularWishart, Wishart
 
@@ -185,22 +183,6 @@ def test_mean(dimension, df, kind, random_scale, parameters, assert_mean, genera
     assert_mean(q.sample((20000,), generator=generator), q.mean)
 
 
-def test_marginals_with_identity_scale(parameters, generator):
-    given, identity = parameters(3, 2, "plain", seed=4), torch.eye(3, dtype=torch.float64)
-    q = GeneralisedSingularWishart(2, **given, covariance_matrix=identity)
-    G = q.sample((5000,), generator=generator).numpy()
-    gammas = [
-        scipy.stats.gamma(alpha.item(), scale=1.0 / beta.item())
-        for alpha, beta in zip(given["concentration"], given["rate"], strict=True)
-    ]
-    assert scipy.stats.kstest(G[:, 0, 0], gammas[0].cdf).pvalue > 1e-3
-    normal = scipy.stats.norm(given["loc"][2, 0].item(), given["scale"][2, 0].item())
-    assert scipy.stats.kstest(G[:, 2, 0] / np.sqrt(G[:, 0, 0]), normal.cdf).pvalue > 1e-3
-    # The Schur complement G_22 - G_21^2 / G_11 is A_22^2.
-    schur = G[:, 1, 1] - G[:, 1, 0] ** 2 / G[:, 0, 0]
-    assert scipy.stats.kstest(schur, gammas[1].cdf).pvalue > 1e-3
-
-
 @pytest.mark.parametrize(("dimension", "df"), [(2, 3), (3, 3), (4, 2)])
 @pytest.mark.parametrize("kind", ["plain", "both"])
 def test_log_prob_gradcheck(dimension, df, kind, random_scale, parameters):
@@ -216,25 +198,6 @@ def test_log_prob_gradcheck(dimension, df, kind, random_scale, parameters):
 
     arguments = [value.requires_grad_() for value in (scale_tril, root, *given.values())]
     assert torch.autograd.gradcheck(log_prob, arguments)
-
-
-@pytest.mark.parametrize(("dimension", "df"), [(2, 3), (3, 2)])
-def test_pathwise_gradients_are_those_of_the_mean(
-    dimension, df, random_scale, parameters, assert_mean, generator
-):
-    """Slopes of E[sum_pq C_pq G_pq], along samples and of the formula."""
-    scale_tril = torch.linalg.cholesky(random_scale(dimension))
-    given = parameters(dimension, df, "both", seed=9)
-    C = torch.randn(dimension, dimension, generator=generator, dtype=torch.float64)
-    batched = leaves(20000, given)
-    q = GeneralisedSingularWishart(df, **batched, scale_tril=scale_tril, validate_args=False)
-    total = (C * q.rsample(generator=generator)).sum()
-    known = leaves(1, given)
-    mean = GeneralisedSingularWishart(df, **known, scale_tril=scale_tril).mean
-    for name in given:
-        (sampled,) = torch.autograd.grad(total, batched[name], retain_graph=True)
-        (slope,) = torch.autograd.grad((C * mean).sum(), known[name], retain_graph=True)
-        assert_mean(lower(name, sampled), lower(name, slope[0]))
 
 
 @SHAPES
@@ -258,28 +221,6 @@ def test_sticking_the_landing_has_no_noise_at_the_optimum(
     assert max(sizes[True].values()) <= 1e-9
     # The ordinary estimator is noisy there: the zeros above are not for want of a gradient.
     assert all(sizes[False][name] > 1e-3 for name in ("concentration", *MIXED[kind]))
-
-
-@STICKING
-def test_gradient_of_the_divergence_in_one_dimension(sticking, assert_mean, generator):
-    """For P = 1 both distributions are gamma and the divergence is known."""
-    df, scale_tril = 3, 1.4
-    start = {"concentration": torch.tensor([2.2]), "rate": torch.tensor([0.8])}
-    start = {name: value.double() for name, value in start.items()}
-    known = {name: value.clone().requires_grad_() for name, value in start.items()}
-    posterior = Gamma(known["concentration"], known["rate"] / scale_tril**2)
-    prior = Gamma(torch.tensor(0.5 * df), torch.tensor(0.5 / 0.7))
-    exact = torch.autograd.grad(kl_divergence(posterior, prior), list(known.values()))
-
-    batched, unused = leaves(20000, start), torch.ones(1, 1, dtype=torch.float64)
-    q = GeneralisedSingularWishart(
-        df, **batched, loc=unused, scale=unused, scale_tril=scale_tril * unused
-    )
-    root, log_q = q.rsample_root_with_log_prob(sticking_the_landing=sticking, generator=generator)
-    log_p = Wishart(df, covariance_matrix=0.7 * unused).log_prob_root(root)
-    sampled = torch.autograd.grad((log_q - log_p).sum(), list(batched.values()))
-    for gradient, slope in zip(sampled, exact, strict=True):
-        assert_mean(gradient, slope)
 
 
 def divergence(q: GeneralisedSingularWishart, prior: Wishart) -> torch.Tensor:
@@ -327,30 +268,6 @@ def test_gradient_of_the_divergence_from_a_wishart(
     sampled = torch.autograd.grad(difference.sum(), list(batched.values()))
     for name, gradient, slope in zip(start, sampled, exact, strict=True):
         assert_mean(lower(name, gradient), lower(name, slope))
-
-
-@pytest.mark.parametrize(("dimension", "df"), [(2, 3), (4, 2)])
-@pytest.mark.parametrize("kind", ["plain", "both"])
-def test_what_sticking_the_landing_leaves_out_averages_to_zero(
-    dimension, df, kind, random_scale, parameters, assert_mean, generator
-):
-    """Paired draws; without it, the gradient in R and C is that of the volume alone."""
-    batched = leaves(20000, parameters(dimension, df, kind, seed=11))
-    q = GeneralisedSingularWishart(
-        df, **batched, covariance_matrix=random_scale(dimension), validate_args=False
-    )
-    gradients = []
-    for sticking in (False, True):
-        generator.manual_seed(0)
-        _, log_q = q.rsample_root_with_log_prob(sticking_the_landing=sticking, generator=generator)
-        gradients.append(torch.autograd.grad(log_q.sum(), list(batched.values())))
-    for name, plain, stuck in zip(batched, *gradients, strict=True):
-        if name.endswith("mixing"):
-            assert bool((plain == plain[0]).all()) and plain.abs().max() > 0.5
-        difference = lower(name, plain - stuck).flatten(1)
-        used = difference.std(0) > 1e-3
-        assert bool(used.any())
-        assert_mean(difference[:, used], torch.zeros(()))
 
 
 def test_sticking_the_landing_keeps_the_scale_attached(random_scale, parameters):

@@ -60,21 +60,16 @@ def test_cheap_path_agrees(dimension, df, random_scale):
     )
 
 
-def test_mean_and_variance_are_nan_where_undefined(random_scale):
+def test_mean_is_nan_where_undefined(random_scale):
     df = torch.tensor([3.9, 4.1, 6.0, 6.1], dtype=torch.float64)
     distribution = InverseWishart(df, covariance_matrix=random_scale(3))
     assert distribution.mean.isnan().all(-1).all(-1).tolist() == [True, False, False, False]
-    assert distribution.variance.isnan().all(-1).all(-1).tolist() == [True, True, True, False]
 
 
-def test_moments_against_scipy(random_scale):
+def test_mean_is_scipys(random_scale):
     scale = random_scale(4)
-    distribution = InverseWishart(9.5, covariance_matrix=scale)
-    mean, variance = (
-        getattr(scipy.stats.invwishart, name)(9.5, scale.numpy()) for name in ("mean", "var")
-    )
-    np.testing.assert_allclose(distribution.mean, mean, rtol=1e-12)
-    np.testing.assert_allclose(distribution.variance, variance, rtol=1e-12)
+    mean = scipy.stats.invwishart.mean(9.5, scale.numpy())
+    np.testing.assert_allclose(InverseWishart(9.5, scale).mean, mean, rtol=1e-12)
 
 
 @pytest.mark.parametrize("df", [3.0, 7.4])

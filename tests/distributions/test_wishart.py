@@ -78,20 +78,10 @@ def test_rank_one_density_in_two_dimensions_integrates_to_one():
 
 
 @pytest.mark.parametrize(("dimension", "df"), [(3, 7.5), (3, 3), (4, 2)])
-def test_mean_and_variance(dimension, df, random_scale, assert_mean, generator):
+def test_mean(dimension, df, random_scale, assert_mean, generator):
     distribution = Wishart(df, covariance_matrix=random_scale(dimension))
     draws = distribution.sample((20000,), generator=generator)
     assert_mean(draws, distribution.mean)
-    assert_mean((draws - distribution.mean).square(), distribution.variance)
-
-
-@pytest.mark.parametrize(("dimension", "df"), [(3, 6), (3, 4.5), (4, 2), (5, 1)])
-def test_diagonal_is_scaled_chi_square(dimension, df, random_scale, generator):
-    scale = random_scale(dimension)
-    draws = Wishart(df, covariance_matrix=scale).sample((5000,), generator=generator)
-    for i in range(dimension):
-        statistic = draws[:, i, i] / scale[i, i]
-        assert scipy.stats.kstest(statistic.numpy(), scipy.stats.chi2(df).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("dimension", "df"), [(3, 5), (4, 2), (4, 4)])

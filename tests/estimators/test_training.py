@@ -9,7 +9,7 @@ import pytest
 
 from deepwishart.training import Protocol, adjust_protocol
 
-OWN = Protocol(50, 0.1, 0.01, "constant", kl_anneal=5, batch_size=20, clip_norm=3.0)
+OWN = Protocol(50, 0.1, 0.01, "constant", kl_anneal=5, batch_size=20)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from deepwishart.kernels import Matern12, Matern32, Matern52, SquaredExponential, Stationary
-from deepwishart.kernels.arc_cosine import relu_correlation, step_correlation
+from deepwishart.kernels.arc_cosine import correlation
 from deepwishart.kernels.elementary import safe_sqrt
 
 F64 = torch.float64
@@ -19,7 +19,7 @@ DISTANCES, COSINES = (0.01, 0.5, 1.0, 7.0), (-0.9, -0.1, 0.3, 0.8)
     [
         *((f, DISTANCES) for f in (Matern12.profile, Matern32.profile, Matern52.profile)),
         (safe_sqrt, DISTANCES),
-        *((f, COSINES) for f in (step_correlation, relu_correlation)),
+        (correlation, COSINES),
     ],
 )
 def test_first_and_second_derivative(
@@ -37,12 +37,9 @@ def test_first_and_second_derivative(
         (Matern12.profile, 0.0, 1.0, 0.0),
         (Matern32.profile, 0.0, 1.0, -3 / 2),
         (Matern52.profile, 0.0, 1.0, -5 / 6),
-        (step_correlation, 1.0, 1.0, 0.0),
-        (step_correlation, -1.0, 0.0, 0.0),
-        (step_correlation, 1.0 + 1e-15, 1.0, 0.0),
-        (relu_correlation, 1.0, 1.0, 1.0),
-        (relu_correlation, -1.0, 0.0, 0.0),
-        (relu_correlation, 1.0 + 1e-15, 1.0, 1.0),
+        (correlation, 1.0, 1.0, 1.0),
+        (correlation, -1.0, 0.0, 0.0),
+        (correlation, 1.0 + 1e-15, 1.0, 1.0),
     ],
 )
 def test_value_and_slope_at_the_edge(

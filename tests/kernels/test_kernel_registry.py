@@ -72,7 +72,6 @@ def ard(size: int) -> Kernel:
         (lambda: kernels.make("linear", num_inputs=2), "and 2 inputs is stationary: use one of"),
         (lambda: kernels.make(Matern12(), num_inputs=2), "an object with num_inputs=2; got Matern"),
         (lambda: Matern12(num_features=3, num_inputs=2), "leave num_features=None"),
-        (lambda: ArcCosine(order=2), r"order 0 \(steps\) or 1 \(ReLUs\); got order=2"),
         (lambda: ard(0), "num_features must be None or an integer of"),
         (lambda: ard(2) + ard(3), r"different num_features: \[2, 3\]"),
         (lambda: ard(3).square(torch.ones(5, 2)), r"num_features=3, .* shape \(5, 2\)"),
@@ -94,6 +93,6 @@ def test_what_is_refused(make: Callable[[], object], sentence: str) -> None:
 def test_print_shows_values_not_logs() -> None:
     kernel = SquaredExponential(height=2.0, num_features=2)
     assert repr(kernel) == "SquaredExponential(height=2, lengthscale=[1, 1])"
-    assert repr(ArcCosine(0, bias=0.0)) == "ArcCosine(order=0, height=1)"
+    assert repr(ArcCosine(bias=0.0)) == "ArcCosine(height=1)"
     kernel = kernels.make("matern12", num_inputs=2)
     assert repr(kernel) == "Matern12(height=1, lengthscale=1, input_lengthscale=[1, 1])"

@@ -89,14 +89,12 @@ def test_inputs_beside_features_multiply_a_correlation_of_their_own(
     np.testing.assert_allclose(found, values, rtol=1e-12)
 
 
-@pytest.mark.parametrize("order", [0, 1])
-def test_arc_cosine_is_an_integral_over_directions(order: int) -> None:
+def test_arc_cosine_is_an_integral_over_directions() -> None:
     """2 E[phi(w x) phi(w y)] over w ~ N(0, I) in the plane, whose squared radius averages 2."""
     x, y = np.array([1.2, -0.3]), np.array([0.4, 0.9])
 
     def unit(z: np.ndarray, angle: float) -> float:
-        activation = z @ np.array([np.cos(angle), np.sin(angle)])
-        return max(activation, 0.0) ** order if activation > 0 else 0.0
+        return max(z @ np.array([np.cos(angle), np.sin(angle)]), 0.0)
 
     kinks = [np.arctan2(z[1], z[0]) + side * np.pi / 2 for z in (x, y) for side in (-1, 1)]
     edges = sorted({kink % (2 * np.pi) for kink in kinks} | {0.0, 2 * np.pi})
@@ -104,28 +102,18 @@ def test_arc_cosine_is_an_integral_over_directions(order: int) -> None:
         scipy.integrate.quad(lambda angle: unit(x, angle) * unit(y, angle), low, high)[0]
         for low, high in itertools.pairwise(edges)
     )
-    expected = 2.0 * integral / (2 * np.pi) * (2.0 if order == 1 else 1.0)
-    kernel = ArcCosine(order, bias=0.0, dtype=torch.float64)
+    expected = 4.0 * integral / (2 * np.pi)
+    kernel = ArcCosine(bias=0.0, dtype=torch.float64)
     value = kernel.cross(torch.as_tensor(x[None]), torch.as_tensor(y[None]))
     assert value.item() == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("order", [0, 1])
-def test_a_bias_is_a_constant_feature(order: int) -> None:
+def test_a_bias_is_a_constant_feature() -> None:
     bias, points = 0.6, torch.as_tensor(FIRST)
     appended = torch.cat([points, torch.full((len(points), 1), bias**0.5)], dim=1)
-    found = ArcCosine(order, 1.7, bias, dtype=F64).square(points)
-    expected = ArcCosine(order, 1.7, bias=0.0, dtype=F64).square(appended)
+    found = ArcCosine(1.7, bias, dtype=F64).square(points)
+    expected = ArcCosine(1.7, bias=0.0, dtype=F64).square(appended)
     torch.testing.assert_close(found, expected)
-
-
-def test_arc_cosine_without_bias_keeps_the_scale_and_treats_zero_as_orthogonal() -> None:
-    points = torch.tensor([[0.0, 0.0], [0.0, 0.0], [3.0, 4.0]], dtype=torch.float64)
-    steps = ArcCosine(0, 1.5, bias=0.0, dtype=torch.float64)
-    expected = 1.5 * torch.tensor([[1.0, 1.0, 0.5], [1.0, 1.0, 0.5], [0.5, 0.5, 1.0]])
-    torch.testing.assert_close(steps.square(points).detach(), expected.double())
-    relus = ArcCosine(1, 1.5, bias=0.0, dtype=torch.float64)
-    assert relus.diagonal(points)[2].item() == pytest.approx(1.5 * 25.0)
 
 
 def test_rational_quadratic_becomes_squared_exponential() -> None:

@@ -72,17 +72,6 @@ def test_predictor_is_the_best_posterior_over_inducing_outputs(kernel):
             torch.testing.assert_close(joint.covariance[index, column], covariance, **close)
 
 
-def test_moments_with_and_without_a_gradient_agree():
-    layer, likelihood, inducing, rows, y = setting()
-    sample = layer.sample(inducing, Randomness(SAMPLES))
-    function = sample.predictor(sample.summarise(rows, y, likelihood), likelihood)
-    with_gradient = function.moments(rows + 0.3)
-    assert all(part.requires_grad for part in with_gradient)
-    with torch.no_grad():
-        without = function.moments(rows + 0.3)
-    torch.testing.assert_close(without, tuple(p.detach() for p in with_gradient), rtol=1e-9, atol=0)
-
-
 def test_only_gaussian_noise_is_integrated():
     layer, likelihood, inducing, rows, y = setting()
     sample = layer.sample(inducing, Randomness(SAMPLES))

@@ -57,9 +57,6 @@ LAYERS = {
     "global inducing": GlobalInducingLayer(kernel(), TARGETS),
     "inverse wishart": InverseWishartLayer(kernel(), 5),
     "doubly stochastic": DoublyStochasticLayer(kernel(), POINTS, 3),
-    "doubly stochastic, mean": DoublyStochasticLayer(
-        kernel(), POINTS, 2, mean_weights=torch.eye(2, dtype=torch.float64)
-    ),
 }
 OUTPUTS = {
     "inducing": GPOutputLayer(kernel(), TARGETS),

@@ -76,7 +76,17 @@ def test_the_ratio_is_that_of_the_two_densities(kind, width, shared):
     kernel = linalg.add_jitter(layer.kernel.square(inputs), layer.jitter)
     root = sample.inducing[..., : layer.rank]
     prior = dw.distributions.Wishart(width, kernel * layer.variance).log_prob_root(root)
-    posterior = layer.posterior(kernel * layer.variance).log_prob_root(root)
+    squares = width, layer.log_concentration.exp(), layer.log_rate.exp()
+    if kind is WishartLayer:
+        scale, rest = layer.posterior_scale(kernel * layer.variance), ("mean", "log_deviation")
+        mean, log_deviation = (getattr(layer, name) for name in rest)
+        law = dw.distributions.GeneralisedSingularWishart(
+            *squares, mean, log_deviation.exp(), covariance_matrix=scale
+        )
+    else:
+        observed = layer.pseudo.targets, layer.pseudo.root
+        law = dw.distributions.AnchoredWishart(*squares, *observed, kernel * layer.variance)
+    posterior = law.log_prob_root(root)
     torch.testing.assert_close(sample.log_ratio, prior - posterior, rtol=1e-8, atol=1e-8)
 
 

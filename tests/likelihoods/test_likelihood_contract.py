@@ -134,22 +134,6 @@ def test_columns_may_differ_in_noise() -> None:
     check_likelihood(likelihood)
 
 
-def test_quadrature_is_the_closed_form_where_there_is_one() -> None:
-    """The base class's two methods, for the one likelihood whose answers are known."""
-    exact, y = Gaussian(2, noise=0.3), torch.tensor([[0.3, -1.0]], dtype=torch.float64)
-    mean, variance = torch.zeros_like(y), torch.tensor([[0.5, 0.01]], dtype=torch.float64)
-    torch.testing.assert_close(
-        Likelihood.expected_log_prob(exact, y, mean, variance),
-        exact.expected_log_prob(y, mean, variance),
-        rtol=1e-10,
-        atol=1e-10,
-    )
-    mixture = Likelihood.predictive(exact, mean, variance)
-    density = (mixture.components.log_prob(y) + mixture.log_weights[:, None, None]).logsumexp(0)
-    expected = Normal(mean, (variance + 0.3).sqrt()).log_prob(y)
-    torch.testing.assert_close(density, expected, rtol=1e-4, atol=1e-4)
-
-
 def test_two_latent_columns_need_methods_of_their_own() -> None:
     likelihood, zeros = OTHERS["counts"](1, 2), torch.zeros(3, 2)
     for call in (

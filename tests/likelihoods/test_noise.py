@@ -121,17 +121,3 @@ def test_noise_follows_the_data(widening):
     assert float(width[-40:].mean() / width[:40].mean()) > 4.0  # in truth 0.81 over 0.09
     gain = predictions["growing"].log_prob(y) - predictions["constant"].log_prob(y)
     assert float(gain.mean()) > 0.15
-
-
-def test_predictive_is_what_simulation_gives(widening):
-    """Quantiles, distribution function and moments, against draws through the likelihood."""
-    models, X, _ = widening
-    generator = torch.Generator().manual_seed(0)
-    prediction = models["growing"].predict(X[::40], 30, generator)
-    drawn = prediction.sample(20_000, generator)
-    for level in (0.05, 0.5, 0.95):
-        below = (drawn <= prediction.quantile(level)).double().mean(0)
-        assert float((below - level).abs().max()) < 0.015
-    torch.testing.assert_close(drawn.std(0), prediction.stddev, rtol=0.05, atol=0)
-    at = drawn[0]
-    assert float(((drawn <= at).double().mean(0) - prediction.cdf(at)).abs().max()) < 0.02

@@ -18,7 +18,7 @@ from .conftest import (
 
 def observed(K, M, v):
     found = observe(symmetric(K), M, v, what="the posterior")
-    return [*found, found.trace, found.solved]
+    return list(found)
 
 
 def inputs(size, columns, *batch):
@@ -51,8 +51,6 @@ def test_parts_are_what_they_are_called():
     torch.testing.assert_close(found.projection, found.inverse @ M.mT)
     torch.testing.assert_close(found.inverse.mT @ found.whitened, solved)
     torch.testing.assert_close(found.log_det, torch.logdet(B))
-    torch.testing.assert_close(found.trace, torch.linalg.inv(B).diagonal(dim1=1, dim2=2).sum(-1))
-    torch.testing.assert_close(found.solved, solved.square().sum((-2, -1)))
 
 
 def test_nan_is_reported_with_the_name():

@@ -109,16 +109,6 @@ def test_conditional_variance_never_vanishes(batch):
     assert bool((variance > 0).all())
 
 
-def test_one_noise_for_all_rows():
-    K, x, y, *scales, F = drawn_inputs(5, 8, (3,), (3,))
-    given = Conditional.of(K, cholesky_inverse(K)[1], F)
-    kernel = GaussianKernel(x, y, *scales)
-    epsilon = normal(3, 1, 4, seed=5)
-    shared = draw_rows(given, kernel, own(kernel), epsilon)
-    apart = draw_rows(given, kernel, own(kernel), epsilon.expand(3, 8, 4))
-    torch.testing.assert_close(shared, apart)
-
-
 def test_floored_variances_have_no_slope():
     # A row at an inducing point of an almost noiseless kernel has the smallest variance there is.
     x, zero = normal(2, 6, 1, seed=3), scalar(0.0)

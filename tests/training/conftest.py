@@ -38,7 +38,7 @@ def make_model(data) -> Callable[..., dw.DeepKernelProcess]:
 
 @pytest.fixture
 def protocol() -> Protocol:
-    return Protocol(24, 1e-2, 1e-3, "cosine", kl_anneal=1_000, num_samples=2)
+    return Protocol(24, 1e-2, 1e-3, "flat", kl_anneal=1_000, num_samples=2)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def at_step(small, step: int) -> Checkpoint:
 
 
 def test_the_newest_are_kept(small, tmp_path):
-    store = CheckpointStore(tmp_path / "new" / "directory", keep=2)
+    store = CheckpointStore(tmp_path / "new" / "directory")
     assert store.latest() is None
     for step in (5, 10, 100):
         store.save(at_step(small, step))

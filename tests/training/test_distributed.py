@@ -49,7 +49,7 @@ def run(case: str, rank: int, world: int, directory: Path) -> dict[str, Any]:
     y = X[:, 0].sin()
     if "likelihood" in options:
         y = (y > -0.4).double() + (y > 0.4).double()
-    protocol = Protocol(16, 1e-2, 1e-3, "cosine", kl_anneal=8, num_samples=3)
+    protocol = Protocol(16, 1e-2, 1e-3, "flat", kl_anneal=8, num_samples=3)
     protocol = protocol.replace(batch_size=options.get("batch_size"))
 
     def new_model() -> dw.DeepKernelProcess:

@@ -34,11 +34,8 @@ def history_of(elbo, annealed=0, rate=None):
 # ---- the record ---------------------------------------------------------------------------------
 
 
-def test_json_and_tensor_round_trips_keep_every_bit():
-    history, copy = history_of([1 / 3, math.pi, -1e-300]), History(stopped_by="max_iter")
-    copy.load_tensor(history.to_tensor())
-    assert copy == history
-    assert all(isinstance(step, int) for step in copy.step)
+def test_json_keeps_every_bit():
+    history = history_of([1 / 3, math.pi, -1e-300])
     history.recoveries = [2]
     assert History.from_dict(json.loads(json.dumps(history.to_dict()))) == history
 
@@ -63,8 +60,8 @@ def test_smoothing_is_a_trailing_mean_and_truncation_forgets_later_steps():
 # ---- the bar ------------------------------------------------------------------------------------
 
 
-def event(step: int, total: int = 20, noise: float = 0.3171) -> ProgressEvent:
-    return ProgressEvent(step, total, -1.25, 1.0, 1e-2, noise, 0.5)
+def event(step: int, total: int = 20) -> ProgressEvent:
+    return ProgressEvent(step, total, History(elbo=[-1.25], noise=[0.3171]))
 
 
 @pytest.mark.parametrize("first", [0, 1_000])

@@ -57,16 +57,6 @@ def test_the_seed_decides_every_bit(data, make_model, protocol, same):
     assert same(runs[0], runs[1]) and not same(runs[0], runs[2])
 
 
-def test_clip_norm_bounds_the_gradient(data, make_model, protocol, tmp_path):
-    for clip in (None, 1e-3):
-        store = CheckpointStore(tmp_path / str(clip))
-        train(make_model(), *data, protocol.replace(max_iter=1, clip_norm=clip), checkpoints=store)
-        tensors = store.latest().tensors
-        moments = [v.flatten() for k, v in tensors.items() if k.startswith("optimiser.exp_avg.")]
-        norm = float(torch.cat(moments).norm()) / 0.1  # Adam's first moment after one step
-        assert norm == pytest.approx(1e-3, rel=1e-9) if clip else norm > 1e-2
-
-
 def test_a_given_history_is_continued(data, make_model, protocol):
     model, history = make_model(), History()
     train(model, *data, protocol.replace(max_iter=4), history=history)
@@ -128,8 +118,6 @@ def test_ctrl_c_that_the_program_handles_itself_is_left_alone(data, make_model, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y": torch.full((24,), torch.nan)}, "y has NaN"),
-        ({"y": ["a"] * 24}, "y must hold real numbers"),
         ({"protocol": None}, "protocol must be a Protocol or the name of one"),
         ({"protocol": "fsat"}, "Did you mean 'fast'"),
         ({"seed": "0"}, "seed must be an integer"),

@@ -8,12 +8,12 @@ import torch
 
 from deepwishart._support.parameters import declared
 from deepwishart.training import History
-from deepwishart.training.state import Minibatches, TrainingState, given_batches
+from deepwishart.training.state import TrainingState, given_batches, minibatches
 
 
 def take(batch_size: int | None, numbers: range, seed: int = 5) -> list[list[int]]:
     rows = torch.arange(10.0)
-    batches = Minibatches(rows[:, None], -rows[:, None], batch_size)
+    batches = minibatches(rows[:, None], -rows[:, None], batch_size)
     found = [batches(seed, number) for number in numbers]
     assert all(torch.equal(X, -y) for X, y in found)
     return [X.flatten().int().tolist() for X, _ in found]
@@ -52,7 +52,7 @@ def test_given_batches_that_cannot_start_again_say_so():
 
 
 def test_the_snapshot_stays_good_after_it_was_used(data, make_model, protocol):
-    run = TrainingState(make_model(), Minibatches(*data, None), protocol, history=History())
+    run = TrainingState(make_model(), minibatches(*data, None), protocol, history=History())
 
     def steps(count):
         for _ in range(count):

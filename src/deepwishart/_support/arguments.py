@@ -16,20 +16,13 @@ _MOST = 2**31 - 1
 _LONGEST = 60
 
 
-def whole(value: Any) -> int | None:
-    """An integer of any type, or ``None`` for whatever else it is."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return operator.index(value)
-    except Exception:  # the types of others raise what they like
-        return None
-
-
 def whole_number(name: str, value: Any, least: int = 1, also: str = "", most: int = _MOST) -> int:
     """An integer from ``least`` to ``most``; ``ValueError`` otherwise, which says what the argument
     may ``also`` be."""
-    found = whole(value)
+    try:
+        found = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except Exception:  # the types of others raise what they like
+        found = None
     if found is not None and found > most:
         raise ValueError(f"{name} must be at most {most}, got {shown(value)}.")
     if found is None or found < least:
@@ -83,16 +76,11 @@ def tensor(name: str, values: Any) -> Tensor:
     Tensors stay where they are; arrays, lists and data frames are copied.
     """
     if isinstance(values, Tensor):
-        odd = {
-            "nested": values.is_nested,
-            "quantised": values.is_quantized,
-            "complex": values.is_complex(),
-            f"{values.layout} on {values.device}": values.layout != torch.strided or values.is_meta,
-        }
-        if any(odd.values()):
-            kind = next(kind for kind, found in odd.items() if found)
+        plain = values.layout == torch.strided and not (values.is_nested or values.is_meta)
+        if not plain or values.is_quantized or values.is_complex():
             raise ValueError(
-                f"{name} must be an ordinary tensor of real numbers, got one that is {kind}."
+                f"{name} must be an ordinary tensor of real numbers, got one of type "
+                f"{values.dtype}, {values.layout} on {values.device}."
             )
         return values.detach()
     try:

@@ -53,21 +53,6 @@ class InverseWishart(GramDistribution):
         excess = torch.where(excess > 1, excess, math.nan)
         return self.covariance_matrix / (excess - 1)
 
-    @property
-    def variance(self) -> Tensor:
-        r"""NaN unless :math:`\nu > P + 3`; otherwise, with :math:`a = \nu - P`,
-
-        .. math:: \operatorname{Var}[G_{ij}] = \frac{(a + 1) \Psi_{ij}^2
-                  + (a - 1) \Psi_{ii} \Psi_{jj}}{a (a - 1)^2 (a - 3)}
-        """
-        psi = self.covariance_matrix
-        diagonal = psi.diagonal(dim1=-2, dim2=-1)
-        products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
-        a = self._degrees - self.dimension
-        a = torch.where(a > 3, a, math.nan)
-        spread = (a + 1) * psi.square() + (a - 1) * products
-        return spread / (a * (a - 1).square() * (a - 3))
-
     def rsample_root(
         self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:

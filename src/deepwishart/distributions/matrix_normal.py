@@ -51,12 +51,6 @@ class MatrixNormal(SeededDistribution):
         """:math:`M`, ``(*batch_shape, P, D)``."""
         return self.loc.expand(*self.batch_shape, *self.event_shape)
 
-    @property
-    def variance(self) -> Tensor:
-        r""":math:`\operatorname{Var}[X_{pd}] = U_{pp}`, ``(*batch_shape, P, D)``."""
-        variance = self.row_scale_tril.square().sum(-1).unsqueeze(-1)
-        return variance.expand(*self.batch_shape, *self.event_shape)
-
     def rsample(
         self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:

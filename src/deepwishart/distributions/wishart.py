@@ -43,14 +43,6 @@ class Wishart(GramDistribution):
         r""":math:`\nu \Sigma`, ``(*batch_shape, P, P)``."""
         return self._degrees * self.covariance_matrix
 
-    @property
-    def variance(self) -> Tensor:
-        r""":math:`\operatorname{Var}[G_{ij}] = \nu (\Sigma_{ij}^2 + \Sigma_{ii} \Sigma_{jj})`."""
-        sigma = self.covariance_matrix
-        diagonal = sigma.diagonal(dim1=-2, dim2=-1)
-        products = diagonal.unsqueeze(-1) * diagonal.unsqueeze(-2)
-        return self._degrees * (sigma.square() + products)
-
     def rsample_root(
         self, sample_shape: _size = (), *, generator: torch.Generator | None = None
     ) -> Tensor:

@@ -273,8 +273,6 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             output="collapsed" if model.output.needs_rows else "inducing",
             num_inducing=model.num_inducing,
         )
-        if self.start != "inputs":
-            protocol = protocol.replace(shallow_steps=0)  # which would be a start of its own
         seed, store = self.seed_ + earlier, None
         if self.checkpoint_dir is not None:
             store = checkpoint_store(self.checkpoint_dir, model, *rows, protocol, seed)

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-__all__ = ["GramInducing", "GramRows", "Inducing", "Points", "Rows"]
-
 
 class GramInducing(NamedTuple):
     """Inducing points known by their Gram matrix only, ``(..., P, P)``.

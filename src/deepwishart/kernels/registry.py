@@ -26,7 +26,7 @@ _STATIONARY: dict[str, type[Stationary]] = {
     "matern52": Matern52,
     "rational_quadratic": RationalQuadratic,
 }
-_ARC_COSINE = {"arc_cosine0": 0, "arc_cosine1": 1, "relu": 1}
+_ARC_COSINE = ("arc_cosine1", "relu")
 
 
 def names() -> tuple[str, ...]:
@@ -74,4 +74,4 @@ def make(
         return copy.deepcopy(name).to(dtype=dtype)
     if name == "linear":
         return Linear(num_features=num_features, dtype=dtype)
-    return ArcCosine(_ARC_COSINE[name], dtype=dtype)
+    return ArcCosine(dtype=dtype)

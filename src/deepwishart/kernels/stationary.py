@@ -66,6 +66,7 @@ class Stationary(Kernel):
                     f"num_inputs={num_inputs} inputs: leave num_features=None."
                 )
         self.num_features, self.num_inputs = num_features, num_inputs
+        self.isotropic = num_features is None and num_inputs is None  # one lengthscale for all
         self.log_height = log_parameter("height", height, dtype=dtype)
         self.log_lengthscale = log_parameter("lengthscale", lengthscale, num_features, dtype=dtype)
         self.log_input_lengthscale = None
@@ -85,11 +86,6 @@ class Stationary(Kernel):
     def lengthscale(self) -> Tensor:
         """The lengthscale of the features, a scalar, or (D,) with ARD."""
         return self.log_lengthscale.exp()
-
-    @property
-    def isotropic(self) -> bool:
-        """Whether one lengthscale serves all columns."""
-        return self.num_features is None and self.num_inputs is None
 
     def elementwise(self, g_xx: Tensor, g_xy: Tensor, g_yy: Tensor) -> Tensor:
         r"""The kernel :math:`h \rho(R)` with :math:`R` from inner products, entry by entry."""

@@ -1,16 +1,7 @@
 """Layers: each draws itself at the inducing points, scored, and then at rows."""
 
-from deepwishart.layers.base import (
-    GaussianSample,
-    GramInducing,
-    GramRows,
-    Inducing,
-    Layer,
-    LayerSample,
-    OutputLayer,
-    OutputSample,
-    Rows,
-)
+from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
+from deepwishart.layers.base import GaussianSample, Layer, LayerSample, OutputLayer, OutputSample
 from deepwishart.layers.collapsed_output import CollapsedOutputLayer
 from deepwishart.layers.doubly_stochastic import DoublyStochasticLayer, DoublyStochasticOutputLayer
 from deepwishart.layers.gaussian import ConditionalSample

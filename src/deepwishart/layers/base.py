@@ -22,30 +22,11 @@ from torch.distributions import Distribution
 
 from deepwishart.distributions import MatrixNormal
 from deepwishart.kernels.base import Kernel
-from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
+from deepwishart.kernels.points import Inducing, Rows
 from deepwishart.likelihoods import Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import Cross, formed
 from deepwishart.random import Randomness, RowRandomness
-
-__all__ = [
-    "BOUNDS",
-    "GaussianSample",
-    "GramInducing",
-    "GramRows",
-    "Inducing",
-    "JointMoments",
-    "KernelOutputLayer",
-    "KernelPart",
-    "Layer",
-    "LayerSample",
-    "NamedPart",
-    "OutputLayer",
-    "OutputSample",
-    "Rows",
-    "Summary",
-    "add_summaries",
-]
 
 BOUNDS = ("titsias2009", "tight")
 Summary = tuple[Tensor, ...]
@@ -129,12 +110,9 @@ class GaussianSample(LayerSample):
         """Moments of all rows together."""
 
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
-        if joint:
-            return self._joint_rows(rows, random)
-        mean, variance = self.moments(rows)
-        return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
-
-    def _joint_rows(self, rows: Rows, random: RowRandomness) -> Tensor:
+        if not joint:
+            mean, variance = self.moments(rows)
+            return torch.addcmul(mean, variance.sqrt(), random.normal(*mean.shape[-2:]))
         mean, covariance, prior = self.joint_moments(rows)
         root = linalg.cholesky(
             covariance,

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -39,23 +38,19 @@ from deepwishart.kernels import Kernel
 from deepwishart.layers.base import (
     GaussianSample,
     Inducing,
-    JointMoments,
     KernelOutputLayer,
     OutputSample,
     Rows,
     Summary,
 )
-from deepwishart.layers.gaussian import KernelSample
+from deepwishart.layers.gaussian import ProjectedSample
+from deepwishart.layers.stacked_output import StackedSample
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.numerics import linalg
 from deepwishart.numerics.collapsed import explained, row_sums
 from deepwishart.numerics.gaussian import formed
-from deepwishart.numerics.rows import condition_on_form
+from deepwishart.numerics.rows import condition
 from deepwishart.random import Randomness
-
-__all__ = ["CollapsedOutputLayer", "CollapsedSample"]
-
-_HIDDEN = 1e-3  # of the noise: rounding that nobody sees
 
 
 class _Sums(NamedTuple):
@@ -158,70 +153,33 @@ class CollapsedSample(OutputSample):
         return columns.sum(-1)
 
     def predictor(self, summary: Summary | None, likelihood: Likelihood) -> GaussianSample:
+        r"""Per column :math:`m_t = a_t^\top w` and :math:`v_t = k_{tt} - |R^\top a_t|^2`, with
+        :math:`a_t = L^{-1} k_{it}`, :math:`R R^\top = I - B^{-1}` and
+        :math:`w = B^{-1} A y / \sigma^2`."""
         if summary is None:
             raise ValueError(f"{self.layer.name} predicts from the sums over its training rows.")
-        sums, noise = _Sums(*summary), _noise(likelihood)
-        eye = torch.eye(sums.gram.shape[-1], dtype=noise.dtype, device=noise.device)
-        inner = sums.gram.unsqueeze(-3) / noise[:, None, None] + eye
-        fitted = linalg.factor(inner, what=f"the posterior of {self.layer.name}").inverse
-        weights = fitted.mT @ (fitted @ (sums.products / noise).mT.unsqueeze(-1))
-        # K_ii^-1 is about as large as the jitter is small, and k_t^T K_ii^-1 k_t rounded like it.
-        prior = self.covariance.diagonal(dim1=-2, dim2=-1).mean()
-        precision = torch.finfo(prior.dtype).eps
-        rounding = precision / max(self.layer.jitter, precision) * prior
-        by_forms = prior.dtype == torch.float64 and bool(rounding < _HIDDEN * noise.min())
-        weights = weights.squeeze(-1).mT
-        known = self.layer, self.inputs, self.log_ratio, self.inverse
-        return CollapsedFunction(*known, fitted, weights, by_forms)
+        sums, what = _Sums(*summary), f"the posterior of {self.layer.name}"
+        eye = torch.eye(sums.gram.shape[-1], dtype=sums.gram.dtype, device=sums.gram.device)
+        columns = []
+        for noise, products in zip(_noise(likelihood), sums.products.split(1, -1), strict=True):
+            fitted = linalg.factor(sums.gram / noise + eye, what=what).inverse
+            weights = fitted.mT @ (fitted @ (products / noise))
+            left = eye - fitted.mT @ fitted
+            # All but singular where data say next to nothing: jitter of the size of rounding.
+            root = linalg.cholesky(left, jitter=10.0 * torch.finfo(left.dtype).eps, what=what)
+            known = root.mT @ self.inverse, linalg.solve_lower(root, weights)
+            columns.append(CollapsedFunction(self.layer, self.inputs, self.log_ratio, *known))
+        return StackedSample(self.layer, self.inputs, self.log_ratio, tuple(columns))
 
 
-@dataclass(eq=False)
-class CollapsedFunction(KernelSample):
-    r"""The posterior of the function given all training rows, per posterior sample: with
-    :math:`a_t = L^{-1} k_{it}`,
-
-    .. math:: m_t = a_t^\top w, \qquad v_t = k_{tt} - |a_t|^2 + |L_B^{-1} a_t|^2, \qquad
-              w = L_B^{-\top} L_B^{-1} A y / \sigma^2
-
-    from ``inverse`` :math:`L^{-1}`, ``fitted`` :math:`L_B^{-1}` of each column, ``(..., D, P, P)``,
-    and ``weights`` :math:`w`, ``(..., P, D)``. ``by_forms`` says that noise is large enough to hide
-    the rounding of quadratic forms, which are several times faster than two products.
-    """
-
-    inverse: Tensor
-    fitted: Tensor
-    weights: Tensor
-    by_forms: bool
-
-    @cached_property
-    def _forms(self) -> list[tuple[Tensor, Tensor]]:
-        r""":math:`L^{-\top} (I - B^{-1}) L^{-1}` and :math:`L^{-\top} w` of each column."""
-        whole = self.inverse.mT @ self.inverse
-        parts = self.fitted @ self.inverse.unsqueeze(-3)
-        forms = whole.unsqueeze(-3) - parts.mT @ parts
-        solved = (self.inverse.mT @ self.weights).split(1, dim=-1)
-        return list(zip(forms.unbind(-3), solved, strict=True))
+class CollapsedFunction(ProjectedSample):
+    """The posterior of one column of the function given all training rows, per posterior sample."""
 
     def moments(self, rows: Rows) -> tuple[Tensor, Tensor]:
         cross, own = self.layer.row_covariance(self.inputs, rows)
-        if self.by_forms and not torch.is_grad_enabled():
-            columns = [condition_on_form(*form, cross, own) for form in self._forms]
-            means, variances = zip(*columns, strict=True)
-            return torch.cat(means, dim=-1), torch.stack(variances, dim=-1)
-        projected = (self.inverse @ formed(cross)).unsqueeze(-3)
-        spread = self.fitted @ projected
-        prior = own.unsqueeze(-2)
-        variance = prior - projected.square().sum(-2) + spread.square().sum(-2)
-        floor = torch.finfo(own.dtype).eps * prior.detach()
-        mean = projected.squeeze(-3).mT @ self.weights
-        return mean, torch.maximum(variance, floor).mT
-
-    def joint_moments(self, rows: Rows) -> JointMoments:
-        cross, square = self.layer.joint_covariance(self.inputs, rows)
-        projected = (self.inverse @ cross).unsqueeze(-3)
-        spread = self.fitted @ projected
-        covariance = square.unsqueeze(-3) - projected.mT @ projected + spread.mT @ spread
-        return JointMoments(projected.squeeze(-3).mT @ self.weights, covariance, square)
+        # As squares of a product: quadratic forms round by more than the noise may be.
+        mean, variance = condition(self.projection, formed(cross), own, self.weights)
+        return mean, variance.unsqueeze(-1)
 
 
 def _noise(likelihood: Likelihood) -> Tensor:

@@ -4,7 +4,7 @@ Whitened inducing outputs of its own, one full covariance per column: with
 :math:`\Sigma_{ZZ} = L L^\top`,
 
 .. math:: u_d = L e_d, \qquad q(e_d) = \mathcal N(m_d, R_d R_d^\top), \qquad
-          f_{td} \sim \mathcal N\big(a_t^\top m_d + x_t^\top W_d,\;
+          f_{td} \sim \mathcal N\big(a_t^\top m_d,\;
           \Sigma_{tt} - |a_t|^2 + |R_d^\top a_t|^2\big), \qquad a_t = L^{-1} \Sigma_{Zt}.
 """
 
@@ -32,8 +32,6 @@ from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness
 
-__all__ = ["DoublyStochasticLayer", "DoublyStochasticOutputLayer"]
-
 _LEAST_NOISE = _LEAST_ROOT = 1e-2  # of a start: relative to the prior's variance, and R_d
 _OUTPUT_ROOT = 0.1
 
@@ -46,7 +44,6 @@ class DoublyStochasticSample(KernelSample):
     inverse: Tensor
     whitened: Tensor
     root: Tensor | None
-    mean_weights: Tensor | None
 
     @property
     def inducing(self) -> Inducing:
@@ -64,7 +61,7 @@ class DoublyStochasticSample(KernelSample):
             roots = self.root.movedim(0, 1).flatten(1)
             spread = (projected.mT @ roots).unflatten(-1, (self.layer.width, -1))
             variance = variance + spread.square().sum(-1)
-        return self._mean(projected, rows), variance
+        return projected.mT @ self.whitened, variance
 
     def joint_moments(self, rows: Rows) -> JointMoments:
         cross, square = self.layer.joint_covariance(self.inputs, rows)
@@ -73,13 +70,7 @@ class DoublyStochasticSample(KernelSample):
         if self.root is not None:
             spread = projected.mT.unsqueeze(-3) @ self.root
             covariance = covariance + spread @ spread.mT
-        return JointMoments(self._mean(projected, rows), covariance, square)
-
-    def _mean(self, projected: Tensor, rows: Rows) -> Tensor:
-        mean = projected.mT @ self.whitened
-        if self.mean_weights is None or not isinstance(rows, Tensor):
-            return mean
-        return mean + rows @ self.mean_weights
+        return JointMoments(projected.mT @ self.whitened, covariance, square)
 
 
 class WhitenedInducing(nn.Module):
@@ -117,11 +108,7 @@ class WhitenedInducing(nn.Module):
         self.mean.copy_(lower.mT @ torch.cholesky_solve(features, noisy))
 
     def sample(
-        self,
-        layer: KernelPart,
-        mean_weights: Tensor | None,
-        random: Randomness,
-        integrate: bool,
+        self, layer: KernelPart, random: Randomness, integrate: bool
     ) -> DoublyStochasticSample:
         r"""With :math:`e` integrated out, when the ratio is
         :math:`-\sum_d \mathrm{KL}(q(e_d) \| \mathcal N(0, I))`, or drawn as
@@ -138,19 +125,18 @@ class WhitenedInducing(nn.Module):
             drawn = whitened + (root @ standard.unsqueeze(-1)).squeeze(-1).mT
             squares = standard.square().sum((-2, -1)) - drawn.square().sum((-2, -1))
             ratio, given = 0.5 * squares + self.log_root_diagonal.sum(), (drawn, None)
-        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, *given, mean_weights)
+        return DoublyStochasticSample(layer, self.inputs, ratio, inverse, *given)
 
 
 class DoublyStochasticLayer(Layer):
     r"""Hidden layer. It ignores what the previous layer says about inducing points: its inducing
-    inputs are parameters. The fixed matrix :math:`W` is the linear mean function with which
-    Salimbeni & Deisenroth make depth trainable; without it the prior is the deep Wishart process's.
+    inputs are parameters. Without the linear mean function of Salimbeni & Deisenroth the prior is
+    the deep Wishart process's.
 
     Args:
         kernel: kernel applied to the previous layer's features.
         inducing_inputs: initial :math:`Z`, ``(P, D_in)``.
         width: number of columns.
-        mean_weights: :math:`W`, ``(D_in, width)``, or ``None`` for a zero mean.
         **options: ``name`` and ``jitter`` of :class:`~deepwishart.layers.Layer`.
 
     >>> from deepwishart.kernels import SquaredExponential
@@ -163,38 +149,20 @@ class DoublyStochasticLayer(Layer):
     torch.Size([7, 2])
     """
 
-    mean_weights: Tensor | None
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        inducing_inputs: Tensor,
-        width: int,
-        *,
-        mean_weights: Tensor | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, kernel: Kernel, inducing_inputs: Tensor, width: int, **options: Any) -> None:
         super().__init__(kernel, width, **options)
         self.whitened = WhitenedInducing(inducing_inputs, width)
-        self.register_buffer("mean_weights", mean_weights)
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> DoublyStochasticSample:
-        return self.whitened.sample(self, self.mean_weights, random, integrate)
+        return self.whitened.sample(self, random, integrate)
 
     @torch.no_grad()
     def start_from(self, inducing: Inducing, features: Tensor, noise: float = 0.01) -> Tensor:
-        """Start at ``features``, or where there is a linear mean function at that, which becomes
-        the leading principal directions of the inducing points."""
         assert isinstance(inducing, Tensor)
-        target, ridge = features, max(_LEAST_NOISE, noise)
-        if self.mean_weights is not None:
-            self.mean_weights.copy_(linalg.linear_map(inducing, self.width))
-            features = inducing @ self.mean_weights
-            target = torch.zeros_like(features)
         root = max(_LEAST_ROOT, (noise / (1.0 + noise)) ** 0.5)
-        self.whitened.start_from(self, inducing, target, ridge, root)
+        self.whitened.start_from(self, inducing, features, max(_LEAST_NOISE, noise), root)
         return features
 
 
@@ -226,5 +194,5 @@ class DoublyStochasticOutputLayer(KernelOutputLayer):
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> InducingOutputSample:
-        function = self.whitened.sample(self, None, random, integrate)
+        function = self.whitened.sample(self, random, integrate)
         return InducingOutputSample(function, self.tight)

@@ -24,14 +24,6 @@ from deepwishart.numerics.observe import Observations, observe
 from deepwishart.numerics.rows import Conditional, condition, draw_rows
 from deepwishart.random import Randomness, RowRandomness
 
-__all__ = [
-    "ConditionalSample",
-    "InducingOutputSample",
-    "KernelSample",
-    "ProjectedSample",
-    "PseudoObservations",
-]
-
 
 @dataclass(eq=False)
 class KernelSample(GaussianSample):
@@ -94,7 +86,7 @@ class ConditionalSample(ProjectedSample):
 
     def rows(self, rows: Rows, random: RowRandomness, joint: bool = False) -> Tensor:
         if joint:
-            return self._joint_rows(rows, random)
+            return super().rows(rows, random, joint)
         cross, own = self.layer.row_covariance(self.inputs, rows)
         epsilon = random.normal(own.shape[-1], self.given.root.shape[-1])
         return draw_rows(self.given, cross, own, epsilon)

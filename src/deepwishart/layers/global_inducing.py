@@ -21,8 +21,6 @@ from deepwishart.layers.base import Inducing, Layer
 from deepwishart.layers.gaussian import ConditionalSample, PseudoObservations
 from deepwishart.random import Randomness
 
-__all__ = ["GlobalInducingLayer"]
-
 _LEAST_NOISE = 0.01  # of a start, relative to the prior's variance
 
 

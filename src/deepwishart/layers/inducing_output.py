@@ -16,8 +16,6 @@ from deepwishart.layers.gaussian import (
 )
 from deepwishart.random import Randomness
 
-__all__ = ["GPOutputLayer"]
-
 
 class GPOutputLayer(KernelOutputLayer):
     r"""The output layer of the paper, with :math:`u` integrated out.
@@ -72,10 +70,10 @@ class GPOutputLayer(KernelOutputLayer):
         observed = self.pseudo.observe(self.covariance(inducing, jitter=0.0), self.name)
         w = observed.whitened
         size, columns = self.pseudo.targets.shape
+        solved, trace = (observed.inverse.mT @ w).square(), observed.inverse.square()
         log_ratio = 0.5 * (
-            observed.solved
-            - w.square().sum((-2, -1))
-            + columns * (size - observed.trace - observed.log_det)
+            (solved - w.square()).sum((-2, -1))
+            + columns * (size - trace.sum((-2, -1)) - observed.log_det)
         )
         function = ProjectedSample(self, inducing, log_ratio, observed.projection, w)
         return InducingOutputSample(function, self.tight)

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from deepwishart._support.parameters import Declaration, Declarations
 from deepwishart.distributions import InverseWishart
 from deepwishart.kernels import Kernel
-from deepwishart.layers.base import GramInducing, GramRows, Inducing, Layer, LayerSample, Rows
+from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
+from deepwishart.layers.base import Layer, LayerSample
 from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import formed
 from deepwishart.random import Randomness, RowRandomness
-
-__all__ = ["InverseWishartLayer"]
 
 
 @dataclass(eq=False)

@@ -22,8 +22,6 @@ from deepwishart.layers.base import (
 from deepwishart.layers.gaussian import InducingOutputSample
 from deepwishart.random import Randomness
 
-__all__ = ["StackedOutputLayer"]
-
 
 class StackedOutputLayer(OutputLayer):
     r"""Output layers side by side, :math:`q(u) = \prod_g q_g(u_g)`, each with a kernel and a
@@ -104,8 +102,8 @@ class StackedSample(GaussianSample):
     def joint_moments(self, rows: Rows) -> JointMoments:
         moments = [each.joint_moments(rows) for each in self.functions]
         covariances = [
-            each.covariance.expand(*each.covariance.shape[:-3], part.layer.width, -1, -1)
-            for each, part in zip(moments, self.functions, strict=True)
+            each.covariance.expand(*each.covariance.shape[:-3], each.mean.shape[-1], -1, -1)
+            for each in moments
         ]
         mean = torch.cat([each.mean for each in moments], dim=-1)
         return JointMoments(mean, torch.cat(covariances, dim=-3), moments[0].prior)

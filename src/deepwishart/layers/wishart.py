@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from deepwishart._support.arguments import check_choice
 from deepwishart._support.parameters import Declaration, Declarations
-from deepwishart.distributions import AnchoredWishart, GeneralisedSingularWishart, Wishart
+from deepwishart.distributions import Wishart
 from deepwishart.kernels import Kernel
 from deepwishart.layers.base import Inducing, Layer
 from deepwishart.layers.gaussian import ConditionalSample, PseudoObservations
@@ -19,8 +19,6 @@ from deepwishart.numerics import linalg
 from deepwishart.numerics.anchored import draw_anchored
 from deepwishart.numerics.wishart import draw_wishart
 from deepwishart.random import Randomness, factor_noise
-
-__all__ = ["POSTERIORS", "AnchoredLayer", "BartlettLayer", "WishartLayer"]
 
 LEAST_NOISE = 0.03  # of a start, relative to the prior's variance
 POSTERIORS = ("bartlett", "rows", "columns", "rows_columns")
@@ -170,21 +168,6 @@ class WishartLayer(BartlettLayer):
         learned = self.learned_root @ self.learned_root.mT
         return torch.lerp(covariance, learned, self.mixing_logit.sigmoid())
 
-    def posterior(self, covariance: Tensor) -> GeneralisedSingularWishart:
-        r""":math:`Q(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii}`, jitter included."""
-        scale = self.posterior_scale(covariance)
-        return GeneralisedSingularWishart(
-            self.width,
-            self.log_concentration.exp(),
-            self.log_rate.exp(),
-            self.mean,
-            self.log_deviation.exp(),
-            covariance_matrix=covariance if scale is None else scale,
-            validate_args=False,
-            row_mixing=_unit_lower(self.rows_mixing),
-            column_mixing=_unit_lower(self.columns_mixing),
-        )
-
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True
     ) -> ConditionalSample:
@@ -278,18 +261,6 @@ class AnchoredLayer(BartlettLayer):
         super().__init__(kernel, width, num_inducing, dtype=dtype, **options)
         zero = torch.zeros(num_inducing, self.rank, dtype=dtype)
         self.pseudo = PseudoObservations(zero, precision=width / LEAST_NOISE)
-
-    def posterior(self, covariance: Tensor) -> AnchoredWishart:
-        r""":math:`Q(G_{ii} \mid \cdot)` given :math:`\Sigma_{ii}`, jitter included."""
-        return AnchoredWishart(
-            self.width,
-            self.log_concentration.exp(),
-            self.log_rate.exp(),
-            self.pseudo.targets,
-            self.pseudo.root,
-            covariance_matrix=covariance,
-            validate_args=False,
-        )
 
     def sample(
         self, inducing: Inducing, random: Randomness, *, integrate: bool = True

@@ -20,8 +20,6 @@ from deepwishart._support.parameters import (
     log_parameter,
 )
 
-__all__ = ["Gaussian", "Likelihood", "Mixture"]
-
 #: Logarithms of variances and rates beyond this are treated as if they were this.
 LARGEST_LOG = 40.0
 

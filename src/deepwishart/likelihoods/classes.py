@@ -15,8 +15,6 @@ from torch.distributions import Categorical as TorchCategorical
 from deepwishart.likelihoods.base import Likelihood, Mixture, deviation
 from deepwishart.numerics import linalg
 
-__all__ = ["Bernoulli", "Categorical", "ClassLikelihood"]
-
 _FARTHEST = 1e15  # squares stay finite in single precision
 
 
@@ -79,10 +77,6 @@ class ClassLikelihood(Likelihood):
     def offset_for(self, shares: Tensor) -> Tensor:
         """The offset under which classes have these probabilities, ``(C, D)``, where f is 0."""
 
-    def weights(self, y: Tensor) -> Tensor:
-        """The weight of every target's class, in the shape of ``y``."""
-        return self.class_weights[y.long()]
-
 
 class Bernoulli(ClassLikelihood):
     r""":math:`p(y = 1 \mid f) = \Phi(f + b)` for targets 0 and 1, with the normal distribution
@@ -114,7 +108,7 @@ class Bernoulli(ClassLikelihood):
         latents, log_weights = self._nodes(mean + self.offset, variance)
         terms = log_ndtr((2.0 * y - 1.0) * latents)
         expected = torch.tensordot(log_weights.exp(), terms, dims=1)
-        return (self.weights(y) * expected).sum(-1)
+        return (self.class_weights[y.long()] * expected).sum(-1)
 
     def predictive(self, mean: Tensor, variance: Tensor) -> Mixture:
         average = (mean + self.offset) * (1.0 + variance).rsqrt()
@@ -185,7 +179,7 @@ class Categorical(ClassLikelihood):
         mean = mean + self.offset
         chosen = mean.gather(-1, y.long().expand(*mean.shape[:-1], 1)).squeeze(-1)
         expected = chosen - self._nodes(mean, variance)[0].logsumexp(-1).mean(0)
-        return self.weights(y).squeeze(-1) * expected
+        return self.class_weights[y.long()].squeeze(-1) * expected
 
     def initial_latents(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.squeeze(-1).long(), self.num_classes).to(y.dtype)

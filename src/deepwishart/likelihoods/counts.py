@@ -21,8 +21,6 @@ from deepwishart.likelihoods.base import (
     gauss_hermite,
 )
 
-__all__ = ["CountLikelihood", "Counts", "NegativeBinomial", "Poisson"]
-
 _LEAST_DISPERSION = 1e-14  # below, a count is a Poisson variable to all digits
 _POISSON_DISPERSION = 1e-9  # likewise, to the digits of an incomplete beta function
 _NORMAL_DISPERSION, _NORMAL_COUNT = 0.01, 100.0
@@ -160,11 +158,6 @@ class CountLikelihood(Likelihood):
         self.log_rate = nn.Parameter(torch.zeros(num_outputs, dtype=torch.float64))
 
     @property
-    def rate(self) -> Tensor:
-        """Typical rate :math:`c`, ``(D,)``."""
-        return self.log_rate.exp()
-
-    @property
     def num_columns(self) -> int:
         return self.num_outputs + self.exposure
 
@@ -260,14 +253,9 @@ class NegativeBinomial(CountLikelihood):
             "dispersion", dispersion, self.num_outputs, dtype=torch.float64
         )
 
-    @property
-    def dispersion(self) -> Tensor:
-        """Dispersion :math:`a`, ``(D,)``."""
-        return self.log_dispersion.exp()
-
     def expected_log_prob(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         y, log_mean = self.log_mean(y, mean)
         return super().expected_log_prob(y, log_mean - self.log_rate, variance)
 
     def dispersion_given(self, latents: Tensor) -> Tensor:
-        return self.dispersion.to(latents)
+        return self.log_dispersion.exp().to(latents)

@@ -18,8 +18,6 @@ from deepwishart.likelihoods.base import (
 )
 from deepwishart.likelihoods.student_t import check_degrees, log_gamma_grid
 
-__all__ = ["HeteroscedasticGaussian", "HeteroscedasticStudentT"]
-
 _NODES = 28  # of the heavy-tailed predictive mixture, over w
 
 

@@ -10,8 +10,6 @@ from deepwishart._support.arguments import number
 from deepwishart._support.parameters import log_parameter
 from deepwishart.likelihoods.base import Likelihood, Mixture
 
-__all__ = ["StudentT"]
-
 _NODES = 40  # of the predictive mixture
 _REACH = 14.0  # in log w, which leaves the tails alone up to a thousand scales
 _FARTHEST = 60.0  # in log w: its inverse is finite in single precision

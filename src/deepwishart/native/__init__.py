@@ -19,25 +19,14 @@ import torch
 from deepwishart.native import prebuilt
 from deepwishart.native.build import CacheRefused, NativeUnavailable, find_or_compile
 
-__all__ = ["NativeUnavailable", "library", "load", "status"]
+__all__ = ["NativeUnavailable", "library", "status"]
 
 _log = logging.getLogger("deepwishart")
 
 
 @functools.cache
-def load() -> bool:
-    """Whether the loops are there, from the first call on for as long as the process lives."""
-    try:
-        library()
-    except NativeUnavailable as reason:
-        level = logging.WARNING if isinstance(reason, CacheRefused) else logging.INFO
-        _log.log(level, "training without native kernels: %s", reason)
-        return False
-    return True
-
-
 def status() -> str:
-    """``"loaded"``, or why the native library is not used.
+    """``"loaded"``, or why the native library is not used, for as long as the process lives.
 
     >>> isinstance(status(), str)
     True
@@ -45,6 +34,8 @@ def status() -> str:
     try:
         library()
     except NativeUnavailable as reason:
+        level = logging.WARNING if isinstance(reason, CacheRefused) else logging.INFO
+        _log.log(level, "training without native kernels: %s", reason)
         return str(reason)
     return "loaded"
 

@@ -25,15 +25,6 @@ import torch
 
 from deepwishart._support.files import sync_directory
 
-__all__ = [
-    "CacheRefused",
-    "NativeUnavailable",
-    "compile_kernels",
-    "find_or_compile",
-    "intact",
-    "processor",
-]
-
 _HERE = Path(__file__).parent
 _SOURCES = (_HERE / "kernels.cpp", *sorted(_HERE.glob("*.h")))
 _OPTIONS = ["-std=c++20", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC"]

@@ -12,8 +12,6 @@
 
 namespace {
 
-constexpr int64_t kSmallestSplit = 64;
-
 // About half of a size that is split, where BLAS has whole registers of columns.
 int64_t half_of(int64_t size) { return size / 2 / 8 * 8; }
 
@@ -99,16 +97,10 @@ void small_triangular_inverse(const T* lower, T* inverse, int64_t size) {
 }
 
 template <typename T>
-Tensor wrap(const T* matrix, int64_t size) {
-  return at::from_blob(const_cast<T*>(matrix), {size, size},
-                       at::TensorOptions().dtype(scalar_type_of<T>));
-}
-
-template <typename T>
 void invert_lower(const T* lower, T* inverse, int64_t size) {
   if (size <= kSmall) return small_triangular_inverse(lower, inverse, size);
-  Tensor identity = at::eye(size, at::TensorOptions().dtype(scalar_type_of<T>));
-  wrap(inverse, size).copy_(at::linalg_solve_triangular(wrap(lower, size), identity, false));
+  const Tensor own = wrap(lower, size, size), identity = at::eye(size, own.options());
+  wrap(inverse, size, size).copy_(at::linalg_solve_triangular(own, identity, false));
 }
 
 // Returns 0, or the index of the pivot that failed.
@@ -118,21 +110,16 @@ int32_t factorise(const T* matrix, T* lower, int64_t size) {
     Scratch<T> upper(size * size);
     return small_cholesky(matrix, upper.data(), lower, size);
   }
-  auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size));
-  wrap(lower, size).copy_(factor);
+  auto [factor, status] = at::linalg_cholesky_ex(wrap(matrix, size, size));
+  wrap(lower, size, size).copy_(factor);
   return status.template item<int32_t>();
-}
-
-// Per matrix 0, until a pivot fails.
-Tensor no_failures(const Tensor& matrices) {
-  return at::zeros({matrices.size(0)}, matrices.options().dtype(at::kInt));
 }
 
 // Lower factors with their inverses, and per sample 0 or the index of the pivot that failed.
 std::tuple<Tensor, Tensor, Tensor> cholesky_inverse_forward(const Tensor& matrix) {
   check_square(matrix, "the matrix to factorise");
   Tensor lower = like(matrix), inverse = like(matrix);
-  Tensor info = no_failures(matrix);
+  Tensor info = at::zeros({matrix.size(0)}, matrix.options().dtype(at::kInt));
   for_each_sample(matrix, [&]<typename T>(T, int64_t s) {
     int32_t& failed = info.data_ptr<int32_t>()[s];
     failed = factorise(from<T>(matrix, s), into<T>(lower, s), matrix.size(1));
@@ -148,10 +135,6 @@ void lower_products(bool transpose_first, const T* a, const T* b, T alpha, T bet
                     int64_t size) {
   const int64_t half = half_of(size), rest = size - half;
   const bool first = transpose_first, second = !transpose_first;
-  if (size < kSmallestSplit) {
-    gemm<T>(first, second, size, size, size, alpha, a, size, b, size, beta, out, size);
-    return;
-  }
   const int64_t left = half * size, corner = left + half;  // offsets of the lower blocks
   if (transpose_first) {  // (A^T B)_ij sums over k >= max(i, j)
     gemm<T>(first, second, half, half, size, alpha, a, size, b, size, beta, out, size);
@@ -225,11 +208,6 @@ void halve_and_mirror(T* __restrict matrix, int64_t size) {
 template <typename T>
 void sandwich(const T* inverse, const T* symmetric, T* scratch, T* out, int64_t size) {
   const int64_t half = half_of(size), rest = size - half;
-  if (size < kSmallestSplit) {
-    gemm<T>(false, false, size, size, size, 1, symmetric, size, inverse, size, 0, scratch, size);
-    gemm<T>(true, false, size, size, size, 1, inverse, size, scratch, size, 0, out, size);
-    return;
-  }
   const int64_t left = half * size, corner = left + half;
   gemm<T>(false, false, size, half, size, 1, symmetric, size, inverse, size, 0, scratch, size);
   gemm<T>(false, false, rest, rest, rest, 1, symmetric + corner, size, inverse + corner, size, 0,

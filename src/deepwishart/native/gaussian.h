@@ -30,10 +30,8 @@ struct Scales {
     T *norms = scratch.data(), *centre = norms + size + rows;
     const T factor = static_cast<T>(std::exp(-log_lengthscale));
     mean_row(x, centre, size, width);
-    centre_and_scale(x, centre, factor, a, size, width);
-    centre_and_scale(y, centre, factor, b, rows, width);
-    half_squared_norms(a, norms, size, width);
-    half_squared_norms(b, norms + size, rows, width);
+    centre_and_scale(x, centre, factor, a, norms, size, width);
+    centre_and_scale(y, centre, factor, b, norms + size, rows, width);
     gemm<T>(false, true, size, rows, width, 1, a, width, b, width, 0, out, rows);
     gaussian_in_place(out, norms, norms + size, static_cast<T>(log_height), size, rows);
   }
@@ -48,12 +46,10 @@ struct Scales {
     gemm<T>(false, false, size, width, rows, 1, grad, rows, b, width, 0, grad_x, width);
     gemm<T>(true, false, width, rows, size, 1, a, width, grad, rows, 0, wide, rows);
     transpose_into(wide, grad_y, width, rows);
-    subtract_scaled_rows(grad_x, row_sums, a, size, width);
-    subtract_scaled_rows(grad_y, column_sums, b, rows, width);
     const T factor = static_cast<T>(std::exp(-log_lengthscale));
     for (int64_t i = 0; i < size; ++i) grad_scales[0] += row_sums[i];
-    grad_scales[1] -= scale_and_dot(grad_x, a, factor, size * width);
-    grad_scales[1] -= scale_and_dot(grad_y, b, factor, rows * width);
+    grad_scales[1] -= subtract_and_scale(grad_x, row_sums, a, factor, size, width);
+    grad_scales[1] -= subtract_and_scale(grad_y, column_sums, b, factor, rows, width);
   }
 };
 

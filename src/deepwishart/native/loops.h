@@ -47,16 +47,6 @@ inline T fast_exp(T x) {
   return x < least ? T(0) : p * power;
 }
 
-template <typename T>
-void half_squared_norms(const T* __restrict rows, T* __restrict norms, int64_t count,
-                        int64_t width) {
-  for (int64_t i = 0; i < count; ++i) {
-    T total = 0;
-    for (int64_t k = 0; k < width; ++k) total += rows[i * width + k] * rows[i * width + k];
-    norms[i] = T(0.5) * total;
-  }
-}
-
 // products_ij -> exp(min(products_ij - a_i - b_j, 0) + log_height), in place.
 template <typename T>
 void gaussian_in_place(T* __restrict products, const T* __restrict a, const T* __restrict b,
@@ -122,21 +112,19 @@ void multiply_and_sum(T* __restrict gradient, const T* __restrict block, T* __re
   }
 }
 
-// out_ik -= sums_i * rows_ik
-template <typename T>
-void subtract_scaled_rows(T* __restrict out, const T* __restrict sums, const T* __restrict rows,
-                          int64_t count, int64_t width) {
-  for (int64_t i = 0; i < count; ++i)
-    for (int64_t k = 0; k < width; ++k) out[i * width + k] -= sums[i] * rows[i * width + k];
-}
-
-// out = (rows - centre) * factor
+// out = (rows - centre) * factor, with half of its rows' squared norms
 template <typename T>
 void centre_and_scale(const T* __restrict rows, const T* __restrict centre, T factor,
-                      T* __restrict out, int64_t count, int64_t width) {
-  for (int64_t i = 0; i < count; ++i)
-    for (int64_t k = 0; k < width; ++k)
-      out[i * width + k] = (rows[i * width + k] - centre[k]) * factor;
+                      T* __restrict out, T* __restrict norms, int64_t count, int64_t width) {
+  for (int64_t i = 0; i < count; ++i) {
+    T total = 0;
+    for (int64_t k = 0; k < width; ++k) {
+      const T value = (rows[i * width + k] - centre[k]) * factor;
+      out[i * width + k] = value;
+      total += value * value;
+    }
+    norms[i] = T(0.5) * total;
+  }
 }
 
 template <typename T>
@@ -147,15 +135,19 @@ void mean_row(const T* __restrict rows, T* __restrict mean, int64_t count, int64
   for (int64_t k = 0; k < width; ++k) mean[k] /= static_cast<T>(count);
 }
 
-// values *= factor, returning the sum of values * other taken before.
+// out_ik = (out_ik - sums_i * rows_ik) * factor, returning the sum of what it was before the factor
+// times rows_ik.
 template <typename T>
-T scale_and_dot(T* __restrict values, const T* __restrict other, T factor, int64_t count) {
+T subtract_and_scale(T* __restrict out, const T* __restrict sums, const T* __restrict rows, T factor,
+                     int64_t count, int64_t width) {
   T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < count; ++i) {
-    total += values[i] * other[i];
-    values[i] *= factor;
-  }
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t k = 0; k < width; ++k) {
+      const int64_t at = i * width + k;
+      const T value = out[at] - sums[i] * rows[at];
+      total += value * rows[at];
+      out[at] = value * factor;
+    }
   return total;
 }
 

@@ -15,8 +15,6 @@ import torch
 
 from deepwishart.native.build import compile_kernels, intact, processor
 
-__all__ = ["FOLDER", "compile_all", "find", "torch_name"]
-
 FOLDER = Path(__file__).with_name("prebuilt")
 # Names of -march, best first, and what a processor needs to have for them.
 _FAMILIES = {

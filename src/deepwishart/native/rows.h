@@ -16,20 +16,19 @@
 namespace {
 
 // What is explained of a row's variance is the sum of K * (C K) over the column in double precision,
-// and of (H K)^2 with C = H^T H in single, H being
-// lower triangular where K_ii is known. The first form saves one of three P^2 N products and rounds
-// where H is large: by about the rounding unit times |H|^2.
+// and of (H K)^2 with C = H^T H in single, H being lower triangular where K_ii is known. The first form
+// saves one of three P^2 N products and rounds where H is large: by the rounding unit times |H|^2.
 template <typename T>
 constexpr bool kSquared = std::is_same_v<T, double>;
 
 void check_form(const Tensor& form, const Tensor& solved) {
   check_square(form, "the form");
-  check_shape(solved, {form.size(0), form.size(1), last_size(solved, 3, "the weights")},
-              "the weights");
+  const int64_t width = last_size(solved, 3, "the weights");
+  check_shape(solved, {form.size(0), form.size(1), width}, "the weights");
 }
 
-// With G = C or H as above and s = C F, where C is that of a known K_ii if `known`: mean s^T K and deviation sqrt(max(h - explained, floor)), and
-// for the gradient [G; s^T] K, K, and its scaled features.
+// With G = C or H as above and s = C F, where C is that of a known K_ii if `known`: mean s^T K and
+// deviation sqrt(max(h - explained, floor)), and for the gradient [G; s^T] K, K and scaled features.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> gaussian_rows_forward(
     bool known, const Tensor& form, const Tensor& solved, const Tensor& left, const Tensor& right,
     const Tensor& log_height, const Tensor& log_lengthscale) {

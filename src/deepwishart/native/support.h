@@ -7,14 +7,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 // The BLAS that PyTorch brings, where it shows these names.
 extern "C" {
@@ -91,11 +88,12 @@ void check_square(const Tensor& tensor, const char* name) {
   check_shape(tensor, {tensor.size(0), tensor.size(1), tensor.size(1)}, name);
 }
 
-// Memory of large results, handed to the next ones of the same size: a step frees and asks for the
-// same blocks over and over, and fresh pages cost as much as what is computed in them. At most a
-// quarter gibibyte waits.
+// Memory handed to who next asks for as much: a step frees and asks for the same blocks over and over,
+// and fresh pages cost as much as what is computed in them. At most a quarter gibibyte waits.
 class Pool {
  public:
+  ~Pool() { clear(); }
+
   void* take(size_t bytes) {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (const auto found = waiting_.find(bytes); found != waiting_.end()) {
@@ -111,13 +109,16 @@ class Pool {
     const std::lock_guard<std::mutex> guard(mutex_);
     waiting_.emplace(bytes, memory);
     total_ += bytes;
-    if (total_ <= kMost) return;
+    if (total_ > kMost) clear();
+  }
+
+ private:
+  void clear() {
     for (const auto& [size, block] : waiting_) ::operator delete(block, kAlignment);
     waiting_.clear();
     total_ = 0;
   }
 
- private:
   static constexpr size_t kMost = size_t(1) << 28;
   static constexpr std::align_val_t kAlignment{64};
   std::mutex mutex_;
@@ -140,43 +141,32 @@ Tensor like(const Tensor& reference) { return like(reference, reference.sizes())
 // The sum over the first dimension, by which gradients of what all samples share are collected.
 Tensor sum_samples(const Tensor& parts) { return parts.size(0) == 1 ? parts[0] : parts.sum(0); }
 
-// Scratch memory that nobody clears. Each thread keeps what it used, last in first out: fresh pages
-// cost as much as the small products that are written to them.
-class Shelf {
- public:
-  void* take(size_t bytes) {
-    if (used_ == blocks_.size()) blocks_.emplace_back();
-    auto& [memory, size] = blocks_[used_++];
-    if (size < bytes) {
-      memory.reset(new char[bytes]);
-      size = bytes;
-    }
-    return memory.get();
-  }
-  void give_back() { --used_; }
-
- private:
-  std::vector<std::pair<std::unique_ptr<char[]>, size_t>> blocks_;
-  size_t used_ = 0;
-};
-
-inline thread_local Shelf shelf;
-
+// Scratch memory that nobody clears; each thread keeps its own.
 template <typename T>
 class Scratch {
  public:
-  explicit Scratch(int64_t count) : data_(static_cast<T*>(shelf.take(count * sizeof(T)))) {}
-  ~Scratch() { shelf.give_back(); }
+  explicit Scratch(int64_t count)
+      : bytes_(count * sizeof(T)), data_(static_cast<T*>(pool().take(bytes_))) {}
+  ~Scratch() { pool().give_back(data_, bytes_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   T* data() const { return data_; }
 
  private:
-  T* data_;
+  static Pool& pool() {
+    static thread_local Pool own;
+    return own;
+  }
+  const size_t bytes_;
+  T* const data_;
 };
 
+// A block as a matrix of PyTorch's, with rows that begin so many entries apart.
 template <typename T>
-constexpr at::ScalarType scalar_type_of = c10::CppTypeToScalarType<T>::value;
+Tensor wrap(const T* block, int64_t rows, int64_t columns, int64_t stride = 0) {
+  return at::from_blob(const_cast<T*>(block), {rows, columns}, {stride ? stride : columns, 1},
+                       at::TensorOptions().dtype(c10::CppTypeToScalarType<T>::value));
+}
 
 // C = alpha op(A) op(B) + beta C for row-major blocks, op(A) being m x k and op(B) k x n. A tensor
 // operation costs as much as a small product does, so BLAS is called directly where it can be.
@@ -196,13 +186,9 @@ void call_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t
       return sgemm_(&flag_b, &flag_a, &sizes[0], &sizes[1], &sizes[2], &alpha, b, &strides[0], a,
                     &strides[1], &beta, c, &strides[2]);
   }
-  const auto view = [](const T* data, int64_t rows, int64_t columns, int64_t stride) {
-    return at::from_blob(const_cast<T*>(data), {rows, columns}, {stride, 1},
-                         at::TensorOptions().dtype(scalar_type_of<T>));
-  };
-  Tensor left = transpose_a ? view(a, k, m, stride_a).t() : view(a, m, k, stride_a);
-  Tensor right = transpose_b ? view(b, n, k, stride_b).t() : view(b, k, n, stride_b);
-  view(c, m, n, stride_c).addmm_(left, right, beta, alpha);
+  const Tensor left = transpose_a ? wrap(a, k, m, stride_a).t() : wrap(a, m, k, stride_a);
+  const Tensor right = transpose_b ? wrap(b, n, k, stride_b).t() : wrap(b, k, n, stride_b);
+  wrap(c, m, n, stride_c).addmm_(left, right, beta, alpha);
 }
 
 // The same. Narrow results are computed as wide ones, which takes BLAS half the time, and transposed.

@@ -27,7 +27,7 @@ struct Scale {
       : lower(like(scale)),
         inverse(like(scale)),
         form(like(scale)),
-        failed(no_failures(scale)) {}
+        failed(at::zeros({scale.size(0)}, scale.options().dtype(at::kInt))) {}
 
   // Factors are computed in double precision whatever the dtype, in which they are handed over.
   // In single precision their rounding is as large as the jitter.
@@ -53,14 +53,6 @@ struct Scale {
 
 // Which scale a sample has.
 int64_t scale_of(int64_t sample, const Tensor& scale) { return scale.size(0) == 1 ? 0 : sample; }
-
-// Given A, the root F = L A and S^-1 F = L^-T A.
-template <typename T>
-void root_of_factor(const T* L, const T* H, const T* A, T* root, T* solved, int64_t size,
-                    int64_t rank) {
-  gemm<T>(false, false, size, rank, size, 1, L, size, A, rank, 0, root, rank);
-  gemm<T>(true, false, size, rank, size, 1, H, size, A, rank, 0, solved, rank);
-}
 
 // Of M = L^T gL for each sample, the gradient of its scale: L^-T sym(Phi(M - gH H^T)) L^-1.
 Tensor scale_gradient(const Tensor& inverse, const Tensor& middles,
@@ -141,9 +133,9 @@ struct Diagonal {
 };
 
 void check_scale(const Tensor& scale, const Tensor& epsilon) {
-  check_square(scale, "the scale");
   last_size(epsilon, 3, "the noise");
   check_shape(epsilon, epsilon.sizes(), "the noise");
+  check_square(scale, "the scale");
   const int64_t batch = scale.size(0), samples = epsilon.size(0), size = epsilon.size(1);
   check_shape(scale, {batch, size, size}, "the scale");
   TORCH_CHECK(batch == 1 || batch == samples, "deepwishart: ", batch, " scales for ", samples,
@@ -197,30 +189,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> wisha
     total += diagonal.fill(s, A) - 0.5 * dot(A, A, size * rank);
     *into<T>(log_ratio, s) = static_cast<T>(total);
     const int64_t own = scale_of(s, scale);
-    root_of_factor(from<T>(parts.lower, own), from<T>(parts.inverse, own), A, into<T>(root, s),
-                   into<T>(solved, s), size, rank);
+    gemm<T>(false, false, size, rank, size, 1, from<T>(parts.lower, own), size, A, rank, 0,
+            into<T>(root, s), rank);
+    gemm<T>(true, false, size, rank, size, 1, from<T>(parts.inverse, own), size, A, rank, 0,
+            into<T>(solved, s), rank);
   });
   return {root,       log_ratio, parts.inverse, factor,
           parts.form, solved,    parts.lower,   parts.failed};
-}
-
-// For incoming gF and d, and where rows use them gH and gw: M = (L^T gF) A^T for each sample, and
-// the gradient of A, L^T gF + gw - d A.
-std::tuple<Tensor, Tensor> factor_gradient(const Tensor& lower, const Tensor& factor,
-                                           const Tensor& grad_root, const Tensor& grad_ratio,
-                                           const std::optional<Tensor>& grad_weights) {
-  const int64_t size = factor.size(1), rank = factor.size(2);
-  Tensor along = like(factor), middles = like(factor, {factor.size(0), size, size});
-  for_each_sample(factor, [&]<typename T>(T, int64_t s) {
-    const T *A = from<T>(factor, s), d = *from<T>(grad_ratio, s);
-    const T* gw = grad_weights ? from<T>(*grad_weights, s) : nullptr;
-    T* gA = into<T>(along, s);
-    gemm<T>(true, false, size, rank, size, 1, from<T>(lower, scale_of(s, lower)), size,
-            from<T>(grad_root, s), rank, 0, gA, rank);
-    gemm<T>(false, true, size, size, rank, 1, gA, rank, A, rank, 0, into<T>(middles, s), size);
-    for (int64_t i = 0; i < size * rank; ++i) gA[i] += (gw ? gw[i] : T(0)) - d * A[i];
-  });
-  return {along, middles};
 }
 
 void check_root_gradients(const Tensor& inverse, const Tensor& lower, const Tensor& factor,
@@ -235,7 +210,8 @@ void check_root_gradients(const Tensor& inverse, const Tensor& lower, const Tens
   check_shape(grad_weights, epsilon.sizes(), "the weights' gradient");
 }
 
-// Gradients of the scale, gamma, alpha, beta, mu and sigma.
+// Gradients of the scale, gamma, alpha, beta, mu and sigma, by way of M = (L^T gF) A^T for each
+// sample and the gradient of A, L^T gF + gw - d A.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> wishart_draw_backward(
     const Tensor& gamma, const Tensor& concentration, const Tensor& rate, const Tensor& deviation,
     const Tensor& epsilon, double degrees, bool sticking, const Tensor& inverse,
@@ -246,7 +222,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> wishart_draw_backward
   const Diagonal diagonal = check_diagonal(gamma, concentration, rate, epsilon, degrees);
   const int64_t samples = epsilon.size(0), size = epsilon.size(1), rank = epsilon.size(2);
   check_shape(deviation, {size, rank}, "a normal parameter");
-  auto [along, middles] = factor_gradient(lower, factor, grad_root, grad_ratio, grad_weights);
+  Tensor along = like(factor), middles = like(factor, {samples, size, size});
+  for_each_sample(factor, [&]<typename T>(T, int64_t s) {
+    const T *A = from<T>(factor, s), d = *from<T>(grad_ratio, s);
+    const T* gw = grad_weights ? from<T>(*grad_weights, s) : nullptr;
+    T* gA = into<T>(along, s);
+    gemm<T>(true, false, size, rank, size, 1, from<T>(lower, scale_of(s, lower)), size,
+            from<T>(grad_root, s), rank, 0, gA, rank);
+    gemm<T>(false, true, size, size, rank, 1, gA, rank, A, rank, 0, into<T>(middles, s), size);
+    for (int64_t i = 0; i < size * rank; ++i) gA[i] += (gw ? gw[i] : T(0)) - d * A[i];
+  });
   auto [to_gamma, to_alpha, to_beta] = diagonal.gradients(along, factor, grad_ratio, sticking);
   Tensor to_loc = at::zeros_like(deviation), to_deviation = at::zeros_like(deviation);
   with_dtype(epsilon, [&]<typename T>(T) {

@@ -23,10 +23,8 @@ __all__ = [
     "cholesky",
     "default_jitter",
     "factor",
-    "factorisable",
     "flatten",
     "flatten_all",
-    "linear_map",
     "log_det",
     "solve_lower",
     "solve_upper",
@@ -128,20 +126,6 @@ def factor(matrix: Tensor, *, jitter: float = 0.0, what: str = "matrix") -> Fact
     return Factor(*with_jitter(cholesky_inverse, matrix, jitter=jitter, what=what))
 
 
-def factorisable(matrix: Tensor, *, what: str = "matrix") -> Tensor:
-    """The matrix itself, or with the smallest jitter tried with which it factorises.
-
-    >>> factorisable(torch.eye(1))
-    tensor([[1.]])
-    """
-
-    def attempt(tried: Tensor) -> Sequence[Tensor]:
-        return tried, cholesky_inverse(tried.detach())[2]
-
-    (found,) = with_jitter(attempt, matrix, what=what)
-    return found
-
-
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
     r""":math:`L^{-1} B` for lower-triangular :math:`L`, batches broadcast.
 
@@ -160,17 +144,6 @@ def solve_upper(lower: Tensor, right: Tensor) -> Tensor:
             [1.]])
     """
     return torch.linalg.solve_triangular(lower.mT, right, upper=True)
-
-
-def linear_map(inputs: Tensor, width: int) -> Tensor:
-    """``(D, width)``: the identity, padded with zeros to a larger width; the leading principal
-    directions of ``inputs`` for a smaller one."""
-    features = inputs.shape[1]
-    if width >= features:
-        return torch.eye(features, width, dtype=inputs.dtype, device=inputs.device)
-    centred = inputs - inputs.mean(0)
-    directions = torch.linalg.svd(centred, full_matrices=True).Vh
-    return directions[:width].mT.contiguous()
 
 
 def log_det(lower: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ __all__ = ["compiled", "contiguous", "operation", "or_zero"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _library = torch.library.Library("deepwishart", "FRAGMENT")
-_LOADED = native.load()
+_LOADED = native.status() == "loaded"
 
 
 def operation(plain: Function) -> Function:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from deepwishart.numerics.gaussian import Cross, GaussianKernel, formed
+from deepwishart.numerics.gaussian import Cross, GaussianKernel
 from deepwishart.numerics.linalg import flatten_all, unflatten
 from deepwishart.numerics.operation import compiled, operation, or_zero
 
-__all__ = ["Conditional", "condition", "condition_on_form", "draw_rows"]
+__all__ = ["Conditional", "condition", "draw_rows"]
 
 
 class Conditional(NamedTuple):
@@ -56,17 +56,12 @@ class Conditional(NamedTuple):
         return self._replace(root=root, weights=weights, solved=solved)
 
 
-def quadratic_form(projection: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    r""":math:`H^\top H`, or :math:`H` in single precision, in which that is too inexact, and
-    :math:`H^\top w`."""
-    double = projection.dtype == torch.float64
-    return projection.mT @ projection if double else projection, projection.mT @ weights
-
-
 def known_form(inverse: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """What :class:`Conditional` calls ``form`` and ``solved``."""
-    form, solved = quadratic_form(inverse.detach(), weights.detach())
-    return form, solved
+    r"""What :class:`Conditional` calls ``form`` and ``solved``: :math:`H^\top H`, or :math:`H` in
+    single precision, in which that is too inexact, and :math:`H^\top w`."""
+    H = inverse.detach()
+    form = H.mT @ H if H.dtype == torch.float64 else H
+    return form, H.mT @ weights.detach()
 
 
 def draw_rows(given: Conditional, cross: Cross, diagonal: Tensor, epsilon: Tensor) -> Tensor:
@@ -148,13 +143,9 @@ def _plain_moments(
     projection: Tensor, weights: Tensor, cross: Tensor, diagonal: Tensor
 ) -> tuple[Tensor, Tensor]:
     projected = projection @ cross
-    variance = _floored(diagonal, projected.square().sum(-2))
-    return projected.mT @ weights, variance.sqrt()
-
-
-def _floored(diagonal: Tensor, squares: Tensor) -> Tensor:
     floor = torch.finfo(diagonal.dtype).eps * diagonal.detach()
-    return torch.maximum(diagonal - squares, floor)
+    variance = torch.maximum(diagonal - projected.square().sum(-2), floor)
+    return projected.mT @ weights, variance.sqrt()
 
 
 def plain_gaussian_rows(
@@ -252,26 +243,3 @@ class GaussianRows(torch.autograd.Function):
             first = torch.baddbmm(outer, projection, first, alpha=2) if double else first + outer
             second = projection @ second
         return first, second, None, None, *rest, None
-
-
-def condition_on_form(
-    form: Tensor, solved: Tensor, cross: Cross, diagonal: Tensor
-) -> tuple[Tensor, Tensor]:
-    r"""The moments of rows from a quadratic form that is known: :math:`m_t = k_t^\top s` and
-    :math:`v_t = k_{tt} - k_t^\top C k_t`.
-
-    For double precision, in which :math:`C` is exact enough where :math:`H` is not needed.
-
-    Args:
-        form: :math:`C`, ``(..., P, P)``.
-        solved: :math:`s`, ``(..., P, D)``.
-        cross: :math:`K_{it}`, ``(..., P, N)``, possibly not yet formed.
-        diagonal: :math:`k_{tt}`, ``(..., N)``.
-
-    >>> one = torch.ones(1, 1, dtype=torch.float64)
-    >>> mean, variance = condition_on_form(0.5 * one, 2.0 * one, one, one[0])
-    >>> mean.item(), variance.item()
-    (2.0, 0.5)
-    """
-    block = formed(cross)
-    return block.mT @ solved, _floored(diagonal, (block * (form @ block)).sum(-2))

@@ -230,8 +230,11 @@ def draw_wishart(
     (torch.Size([3]), torch.Size([3, 2, 1]))
     """
     if posterior_scale is not None:
-        named = f"the posterior scale of {what}"
-        posterior_scale = linalg.factorisable(posterior_scale, what=named)
+        (posterior_scale,) = linalg.with_jitter(
+            lambda matrix: (matrix, linalg.cholesky_inverse(matrix.detach())[2]),
+            posterior_scale,
+            what=f"the posterior scale of {what}",
+        )
     rest = (gamma, concentration, rate, loc, deviation, epsilon, degrees, sticking, rows, columns)
     root, log_ratio, *found = linalg.with_jitter(
         lambda matrix: wishart_draw(matrix, posterior_scale, *rest),

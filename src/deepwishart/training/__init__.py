@@ -16,7 +16,7 @@ from deepwishart.training.history import (
     make_progress,
     still_rising,
 )
-from deepwishart.training.loop import run_training, start_from_shallow, train
+from deepwishart.training.loop import run_training, train
 from deepwishart.training.protocol import (
     ALL_ROWS,
     Protocol,
@@ -42,7 +42,6 @@ __all__ = [
     "make_progress",
     "model_options",
     "run_training",
-    "start_from_shallow",
     "still_rising",
     "train",
     "train_deterministic",

@@ -24,7 +24,7 @@ from deepwishart._support.arguments import whole_number
 from deepwishart._support.files import PARTIAL, printable, write_atomically
 from deepwishart.training.protocol import Protocol
 
-FORMAT = "deepwishart checkpoint 2"
+FORMAT = "deepwishart checkpoint 3"
 _NAME = re.compile(r"step-(\d+)\.safetensors")
 MODEL = "model."
 
@@ -125,7 +125,6 @@ class CheckpointStore:
     Args:
         directory: made if it does not exist.
         every_steps: number of steps between checkpoints.
-        keep: number of checkpoints to keep; the older ones serve if the newest is damaged.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
@@ -135,15 +134,13 @@ class CheckpointStore:
     ('step-000000100.safetensors', 100)
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], every_steps: int = 500, keep: int = 2
-    ) -> None:
-        for name, value in (("every_steps", every_steps), ("keep", keep)):
-            whole_number(name, value)
+    keep = 2  # the older one serves if the newest is damaged
+
+    def __init__(self, directory: str | os.PathLike[str], every_steps: int = 500) -> None:
+        self.every_steps = whole_number("every_steps", every_steps)
         self.directory = Path(directory)
         if self.directory.exists() and not self.directory.is_dir():
             raise ValueError(f"The checkpoint directory {directory} is a file; name a directory.")
-        self.every_steps, self.keep = every_steps, keep
 
     def paths(self) -> list[Path]:
         """All checkpoint files, newest first."""

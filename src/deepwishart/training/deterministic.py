@@ -15,7 +15,7 @@ from deepwishart.bound import elbo
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.history import History, ProgressEvent
 from deepwishart.training.protocol import Protocol, is_deterministic
-from deepwishart.training.state import Minibatches, TrainingState, interrupts_noted
+from deepwishart.training.state import TrainingState, interrupts_noted, minibatches
 
 _OPTIONS = {"maxcor": 20, "gtol": 1e-6}  # of L-BFGS
 _FAILED = 1e10  # minus the bound, where it cannot be computed
@@ -66,7 +66,7 @@ def train_deterministic(
     protocol = Protocol(max_iter, 1.0, 1.0, "constant", kl_anneal=0, factors=factors)
     history = History() if history is None else history
     history.stopped_by = "interrupt"
-    state = TrainingState(model, Minibatches(X, y, None), protocol, history=history)
+    state = TrainingState(model, minibatches(X, y, None), protocol, history=history)
     best = parameters_to_vector(state.parameters.values()).detach().cpu().numpy()
 
     def bound() -> Tensor:
@@ -82,7 +82,7 @@ def train_deterministic(
                 state.step += 1
                 state.record(-intermediate_result.fun, 1.0, 1.0)
                 if progress is not None:
-                    progress(ProgressEvent.latest(history, state.step - 1, max_iter))
+                    progress(ProgressEvent(state.step - 1, max_iter, history))
                 if interrupts:
                     raise StopIteration
 

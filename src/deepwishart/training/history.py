@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
-from torch import Tensor
 
 from deepwishart._support.arguments import whole_number
 
@@ -115,34 +113,13 @@ class History:
             )
         return cls(**lists, stopped_by=stopped_by)
 
-    def to_tensor(self) -> Tensor:
-        """The six lists as the columns of a float64 tensor, which keeps every bit of them."""
-        rows = [[float(value) for value in getattr(self, name)] for name in COLUMNS]
-        return torch.tensor(rows, dtype=torch.float64).mT.contiguous()
 
-    def load_tensor(self, values: Tensor) -> None:
-        """Set the six lists from :meth:`to_tensor`."""
-        for name, column in zip(COLUMNS, values.mT.tolist(), strict=True):
-            setattr(self, name, column)
-        self.step = [int(step) for step in self.step]
-
-
-@dataclass(frozen=True)
-class ProgressEvent:
-    """One finished step of ``total``; the rest is what :class:`History` has for it."""
+class ProgressEvent(NamedTuple):
+    """Step ``step``, from 0, of ``total`` is finished, and the last entry of ``history``."""
 
     step: int
     total: int
-    elbo: float
-    kl_weight: float
-    learning_rate: float
-    noise: float
-    seconds: float
-
-    @classmethod
-    def latest(cls, history: History, step: int, total: int) -> ProgressEvent:
-        """The last step of a history."""
-        return cls(step, total, *(getattr(history, name)[-1] for name in COLUMNS[1:]))
+    history: History
 
 
 class _Speed(ProgressColumn):
@@ -161,7 +138,7 @@ def make_progress(
     not a terminal, it writes nothing at all.
 
     >>> with make_progress(verbose=0, total=10) as progress:
-    ...     progress(ProgressEvent(0, 10, -1.0, 1.0, 1e-2, 0.3, 0.1))
+    ...     progress(ProgressEvent(0, 10, History(elbo=[-1.0], noise=[0.3])))
     """
     on_terminal = console.is_terminal if console is not None else sys.stderr.isatty()
     if verbose <= 0 or not on_terminal:
@@ -181,8 +158,10 @@ def make_progress(
         def show(event: ProgressEvent) -> None:
             if not bars.tasks[bar].completed:  # a resumed run starts with many steps done
                 bars.reset(bar, completed=event.step)
-            noise = f"  noise {event.noise:.3g}" if event.noise else ""  # classes have none
-            numbers = f"ELBO {event.elbo:.3f}{noise}"
+            noise = event.history.noise[-1]  # classes have none
+            numbers = f"ELBO {event.history.elbo[-1]:.3f}" + (
+                f"  noise {noise:.3g}" if noise else ""
+            )
             bars.update(bar, completed=event.step + 1, total=event.total, numbers=numbers)
 
         yield show

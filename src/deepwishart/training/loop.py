@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,11 +12,7 @@ from torch import Tensor
 from deepwishart import bound
 from deepwishart._support.arguments import shown, whole_number
 from deepwishart.bound import Processes
-from deepwishart.kernels.stationary import Stationary
-from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
-from deepwishart.numerics.linalg import linear_map
-from deepwishart.start import start_noise
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore, fingerprint
 from deepwishart.training.deterministic import train_deterministic
 from deepwishart.training.guard import explain, step_failed
@@ -25,17 +20,13 @@ from deepwishart.training.history import History, ProgressEvent, has_settled
 from deepwishart.training.protocol import MakeOptimiser, Protocol, is_deterministic
 from deepwishart.training.state import (
     Batch,
-    Minibatches,
     TrainingState,
     given_batches,
     interrupts_noted,
+    minibatches,
 )
 
 _REASONS = (None, "early_stopping", "interrupt")
-_SHALLOW_ROWS = 2_000  # that the single layer is trained on
-_LARGEST = 1e3  # of a distance between features in lengthscales, and its inverse
-_TIE_BREAK = 1e-3
-_NOISE_FACTORS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)
 
 
 def run_training(
@@ -147,16 +138,14 @@ def train(
     source = torch.Generator().manual_seed(whole_number("seed", seed, 0, most=2**63 - 1))
     state = TrainingState(
         model,
-        Minibatches(*data, protocol.batch_size) if data else given_batches(batches or ()),
+        minibatches(*data, protocol.batch_size) if data else given_batches(batches or ()),
         protocol,
         seeds=torch.randint(2**62, (2,), generator=source).tolist(),
         history=History() if history is None else history,
         make_optimiser=optimiser,
     )
     _find_start(state, data, checkpoints, resume, processes)
-    history, store = state.history, checkpoints if processes.leads else None
-    if protocol.shallow_steps and data and not (state.step or state.earlier_steps):
-        start_from_shallow(model, *data, steps=protocol.shallow_steps, process_group=process_group)
+    history, store = state.history, checkpoints if processes.rank == 0 else None
     state.keep_snapshot()
     save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
     if should_stop is None or history.stopped_by != "early_stopping":
@@ -169,8 +158,8 @@ def train(
             while history.stopped_by is None and state.step < protocol.max_iter:
                 if not _take_step(state, num_data, protocol, processes, store):
                     continue
-                if progress is not None and processes.leads:
-                    progress(ProgressEvent.latest(history, state.step - 1, protocol.max_iter))
+                if progress is not None and processes.rank == 0:
+                    progress(ProgressEvent(state.step - 1, protocol.max_iter, history))
                 verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
                 if early_stopping and _settles(state, protocol, processes):
                     state.settled_at = state.step
@@ -238,8 +227,6 @@ def _take_step(
         step_failed(state, checkpoints, where, layer, learning_rate)
         return False
 
-    if protocol.clip_norm is not None and norm > protocol.clip_norm:
-        state.gradient.mul_(protocol.clip_norm / norm)
     state.update(learning_rate)
     state.record(elbo, kl_weight, learning_rate)
     return True
@@ -256,9 +243,9 @@ def _find_start(
     state.history.stopped_by = None
     if data and (checkpoints is not None or processes.world > 1):
         state.data = fingerprint(*data)
-    if resume and checkpoints is None and processes.leads:
+    if resume and checkpoints is None and processes.rank == 0:
         raise ValueError("resume=True needs checkpoints=CheckpointStore(directory).")
-    if checkpoints is not None and processes.leads and checkpoints.paths():
+    if checkpoints is not None and processes.rank == 0 and checkpoints.paths():
         if not resume:
             raise ValueError(
                 f"{checkpoints.directory} already holds checkpoints of a run. Pass resume=True to "
@@ -267,7 +254,7 @@ def _find_start(
         if (latest := checkpoints.latest()) is not None:
             state.load(latest)
     if processes.world > 1:
-        content = processes.from_leader(state.checkpoint().encode() if processes.leads else b"")
+        content = processes.from_leader(state.checkpoint().encode() if processes.rank == 0 else b"")
         state.load(Checkpoint.decode(content, "The state received from rank 0"))
 
 
@@ -296,99 +283,3 @@ def _check_data(
             "y, or use build(..., output='inducing') without checkpoints."
         )
     return None, num_data
-
-
-def start_from_shallow(
-    model: DeepKernelProcess, X: Tensor, y: Tensor, *, steps: int = 150, process_group: Any = None
-) -> bool:
-    r"""Train a single layer with the model's inducing points, and let the model start there.
-
-    A Gaussian process with lengthscales :math:`\ell_\lambda` on the inputs is a deep one whose
-    hidden layer hands on the features :math:`x_\lambda / (c\, \ell_\lambda)` and whose output layer
-    has the lengthscale :math:`1/c`; :math:`c` gives features a mean squared norm of one, as they
-    have under the prior. The hidden layer starts close to these features
-    (:meth:`deepwishart.layers.Layer.start_from`), its kernel with the lengthscales
-    :math:`c\, \ell_\lambda`.
-
-    Nothing happens to a model without hidden layers or with several: at depth 5 training went on
-    faster from the start of :func:`deepwishart.build` (docs, "Choosing"). Nor to one whose output
-    layer is learned, whose layers have inducing points of their own, or whose kernels have no
-    lengthscales.
-
-    Args:
-        model: changed in place.
-        X: all inputs ``(N, num_features)``, standardised.
-        y: all targets ``(N, D)``, standardised.
-        steps: training steps of the single layer, on at most 2,000 rows.
-        process_group: processes that train together.
-
-    The hidden layer starts with noise of its own, which a single layer does not know: the noise of
-    the targets starts at what is best for both, and a start whose bound is below the model's
-    present one is undone.
-
-    Returns:
-        Whether the model has been changed.
-
-    >>> import deepwishart as dw
-    >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
-    >>> model = dw.build("dwp", X, X.sin(), depth=2, num_inducing=5, output="collapsed")
-    >>> start_from_shallow(model, X, X.sin(), steps=50)
-    True
-    """
-    kernels, points = _lengthscale_kernels(model), model.inducing_inputs
-    if kernels is None or points is None:
-        return False
-    first, last = kernels
-    single, own = copy.deepcopy(model), copy.deepcopy(first)
-    single.layers, single.output.kernel = torch.nn.ModuleList(), own
-    protocol = Protocol(steps, 1e-1, 1e-3, "flat", 0, num_samples=1, betas=(0.9, 0.99))
-    every = math.ceil(len(X) / _SHALLOW_ROWS)
-    some = X[::every], y[::every]
-    train(single, *some, protocol, process_group=process_group)
-    kept, before = copy.deepcopy(model.state_dict()), _present_bound(model, *some)
-    with torch.no_grad():
-        features = single.first_inducing() / own.lengthscale
-        features = features - features.mean(0)
-        norm = features.square().sum(-1).mean().sqrt().clamp(1 / _LARGEST, _LARGEST)
-        points.copy_(torch.as_tensor(single.inducing_inputs))
-        model.likelihood.load_state_dict(single.likelihood.state_dict())
-        first.log_lengthscale.copy_((own.lengthscale * norm).log())
-        layer = model.hidden[0]
-        width = layer.width
-        columns = (features / norm) @ linear_map(features / norm, width)
-        drawn = torch.randn(
-            columns.shape, generator=torch.Generator().manual_seed(0), dtype=columns.dtype
-        )
-        columns = columns + _TIE_BREAK * drawn.to(columns.device)  # no two of them are tied
-        layer.start_from(model.first_inducing(), columns, start_noise(len(X), columns.numel()))
-        last.log_lengthscale.copy_(-norm.log())
-        last.log_height.copy_(own.log_height)
-        log_noise = torch.as_tensor(model.likelihood.log_noise)
-        trained, found = log_noise.clone(), {}
-        for factor in _NOISE_FACTORS:
-            log_noise.copy_(trained + math.log(factor))
-            found[factor] = _present_bound(model, *some)
-        best = max(found, key=found.__getitem__)
-        log_noise.copy_(trained + math.log(best))
-    if found[best] > before:
-        return True
-    model.load_state_dict(kept)
-    return False
-
-
-def _lengthscale_kernels(model: DeepKernelProcess) -> tuple[Stationary, Stationary] | None:
-    """Both kernels of a model of two layers that can start from a single one."""
-    if not (len(model.hidden) == 1 and isinstance(model.output, CollapsedOutputLayer)):
-        return None
-    first, last = getattr(model.hidden[0], "kernel", None), model.output.kernel
-    if not (isinstance(first, Stationary) and isinstance(last, Stationary)):
-        return None
-    fits = first.num_features == model.num_features and last.num_features is None
-    fits = fits and last.num_inputs is None
-    return (first, last) if fits else None
-
-
-@torch.no_grad()
-def _present_bound(model: DeepKernelProcess, X: Tensor, y: Tensor) -> float:
-    generator = torch.Generator(model.device).manual_seed(0)
-    return float(bound.elbo(model, X, y, num_data=len(X), num_samples=10, generator=generator))

@@ -16,7 +16,7 @@ from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
 
 MakeOptimiser = Callable[[Any], torch.optim.Optimizer]
-SCHEDULES = ("step", "cosine", "constant", "flat")
+SCHEDULES = ("step", "constant", "flat")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Protocol:
 
     .. math:: \eta_t = \begin{cases}
               \eta_0 \text{ if } t < T/2, \text{ else } \eta_T & \text{``step''} \\
-              \eta_T + \tfrac12 (\eta_0 - \eta_T) (1 + \cos(\pi t / (T-1))) & \text{``cosine''} \\
               \eta_0 & \text{``constant''} \\
               \eta_0 \text{ if } t < T/2, \text{ then linearly to } \eta_T & \text{``flat''}
               \end{cases}
@@ -37,18 +36,15 @@ class Protocol:
         max_iter: number of steps :math:`T`.
         learning_rate: first learning rate :math:`\eta_0`.
         final_learning_rate: last learning rate :math:`\eta_T`; a constant schedule ignores it.
-        schedule: ``"step"``, ``"cosine"``, ``"constant"`` or ``"flat"``.
+        schedule: ``"step"``, ``"constant"`` or ``"flat"``.
         kl_anneal: number of steps :math:`T_\text{KL}` over which :math:`w_t` rises from 0 to 1;
             0 for no annealing.
         num_samples: posterior samples per step.
         batch_size: largest number of rows per step, or ``None`` for all rows.
-        clip_norm: largest norm of the gradient, or ``None`` for no limit.
         factors: on the learning rate of some kinds of parameters: of the ``"kernel"`` and the
             likelihood, of the learned ``"scale"`` of a Wishart posterior, of ``"inducing"`` inputs,
             or of the rest of the ``"posterior"``; 0 leaves them as they are.
         betas: Adam's.
-        shallow_steps: steps that a single layer is trained for first, to start from, see
-            :func:`deepwishart.training.start_from_shallow`; 0 to start from the model as it is.
 
     >>> protocol = Protocol.named("paper", num_rows=500)
     >>> protocol.learning_rate_at(9_999), protocol.learning_rate_at(10_000)
@@ -64,10 +60,8 @@ class Protocol:
     kl_anneal: int
     num_samples: int = 10
     batch_size: int | None = None
-    clip_norm: float | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     betas: tuple[float, float] = (0.9, 0.999)
-    shallow_steps: int = 0
 
     def __post_init__(self) -> None:
         given = vars(self)
@@ -75,8 +69,6 @@ class Protocol:
         checked |= {n: number(n, given[n]) for n in ("learning_rate", "final_learning_rate")}
         if self.batch_size is not None:
             checked["batch_size"] = whole_number("batch_size", self.batch_size, also="None or ")
-        if self.clip_norm is not None:
-            checked["clip_norm"] = number("clip_norm", self.clip_norm, also="None or ")
         check_choice("schedule", self.schedule, SCHEDULES)
         if not isinstance(self.factors, Mapping):
             raise ValueError(f"factors must be a dictionary, got {shown(self.factors)}.")
@@ -99,10 +91,9 @@ class Protocol:
         ``"paper"`` is the paper's (Section "Results"): 20,000 steps, learning rate 1e-2 and, for
         the second half, 1e-3. ``"fast"`` is made for the collapsed output layer, with which it
         reaches a similar bound in a tenth of the steps. ``"converged"`` is for the table of all the
-        paper's results: more steps, a longer fade-in, kernels at the rate of the rest, and no start
-        from a single layer, so that hidden layers are not given up early (docs, "Choosing"). Both
-        leave a learned scale where it starts. All three use all rows of a small data set at every
-        step, and minibatches otherwise.
+        paper's results: more steps, a longer fade-in, and kernels at the rate of the rest, so that
+        hidden layers are not given up early (docs, "Choosing"). Both leave a learned scale where it
+        starts. All three use all rows of a small data set at every step, and minibatches otherwise.
         """
         check_choice("protocol", name, _PROTOCOLS)
         small = whole_number("num_rows", num_rows) <= _LARGEST_FULL_BATCH
@@ -119,19 +110,15 @@ class Protocol:
         first, last = self.learning_rate, self.final_learning_rate
         if self.schedule == "step":
             return first if 2 * step < self.max_iter else last
+        if self.schedule == "constant":
+            return first
         fraction = min(step / max(self.max_iter - 1, 1), 1.0)
-        if self.schedule == "cosine":
-            return last + 0.5 * (first - last) * (1.0 + math.cos(math.pi * fraction))
-        if self.schedule == "flat":
-            return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
-        return first
+        return first + (last - first) * max(2.0 * fraction - 1.0, 0.0)
 
     @property
     def steady_steps(self) -> int:
         """Number of steps at the first learning rate."""
-        if self.schedule in ("step", "flat"):
-            return (self.max_iter + 1) // 2
-        return self.max_iter if self.schedule == "constant" else 0
+        return self.max_iter if self.schedule == "constant" else (self.max_iter + 1) // 2
 
     def settle_at(self, step: int | None) -> Protocol:
         """The learning rate falls from step ``step`` on; with a constant schedule training ends
@@ -153,7 +140,7 @@ class Protocol:
         return torch.optim.Adam(groups, betas=self.betas, fused=True)
 
 
-_LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1, "shallow_steps": 0}
+_LEAST = {"max_iter": 1, "kl_anneal": 0, "num_samples": 1}
 
 # The one table of numbers.
 _PROTOCOLS = {
@@ -166,11 +153,10 @@ _PROTOCOLS = {
         kl_anneal=100,
         factors={"kernel": 3.0, "scale": 0.0},
         betas=(0.9, 0.99),
-        shallow_steps=150,
     ),
 }
 _PROTOCOLS["converged"] = _PROTOCOLS["fast"].replace(
-    max_iter=2_000, kl_anneal=500, factors={"scale": 0.0}, shallow_steps=0
+    max_iter=2_000, kl_anneal=500, factors={"scale": 0.0}
 )
 _LARGEST_FULL_BATCH, _MINIBATCH = 2_000, 1_000
 COLLAPSED_ROWS = 20_000  # all rows win at 10,741 and lose at 41,157: benchmarks/minibatch.py

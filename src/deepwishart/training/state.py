@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import signal
 import threading
@@ -40,29 +41,26 @@ Batch = tuple[Tensor, Tensor]
 Batches = Callable[[int, int], Batch]
 
 
-class Minibatches:
+def minibatches(X: Tensor, y: Tensor, batch_size: int | None) -> Batches:
     r"""A new random order every epoch, cut into :math:`\lceil N / B \rceil` batches whose sizes
     differ by at most one.
 
     The largest has B rows, ``batch_size``; ``None`` is for all at once, in their own order. A batch
     depends on nothing but the seed and its number.
     """
+    count = math.ceil(len(X) / min(batch_size or len(X), len(X)))
 
-    def __init__(self, X: Tensor, y: Tensor, batch_size: int | None) -> None:
-        self.X, self.y = X, y
-        self.num_batches = math.ceil(len(X) / min(batch_size or len(X), len(X)))
-        self._drawn: tuple[int, int] | None = None
+    @functools.lru_cache(maxsize=1)
+    def epoch_rows(seed: int) -> tuple[Tensor, ...]:
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
+        return order.tensor_split(count)
 
-    def __call__(self, seed: int, number: int) -> Batch:
-        if self.num_batches == 1:
-            return self.X, self.y
-        epoch, index = divmod(number, self.num_batches)
-        if self._drawn != (seed, epoch):
-            generator = torch.Generator().manual_seed(seed + epoch)
-            order = torch.randperm(len(self.X), generator=generator)
-            self._order, self._drawn = order.tensor_split(self.num_batches), (seed, epoch)
-        rows = self._order[index]
-        return self.X[rows], self.y[rows]
+    def batch(seed: int, number: int) -> Batch:
+        epoch, index = divmod(number, count)
+        rows = epoch_rows(seed + epoch)[index] if count > 1 else slice(None)
+        return X[rows], y[rows]
+
+    return batch
 
 
 def given_batches(batches: Iterable[Batch]) -> Batches:
@@ -210,15 +208,9 @@ class TrainingState:
 
     def checkpoint(self) -> Checkpoint:
         """This state, to be continued from as if the run had not stopped."""
-        tensors = {
-            **self.tensors(),
-            "generator": self.generator.get_state(),
-            "history": self.history.to_tensor(),
-        }
+        tensors = {**self.tensors(), "generator": self.generator.get_state()}
         info = {name: getattr(self, name) for name in _PLAIN}
-        info["stopped_by"] = self.history.stopped_by
-        info["recoveries"] = self.history.recoveries
-        return Checkpoint(tensors, info)
+        return Checkpoint(tensors, {**info, "history": self.history.to_dict()})
 
     def load(self, checkpoint: Checkpoint) -> None:
         """Continue from a checkpoint of the same model and data."""
@@ -236,9 +228,7 @@ class TrainingState:
             )
         self.load_tensors(tensors)
         self.generator.set_state(noise)
-        self.history.load_tensor(tensors["history"])
-        self.history.stopped_by = info["stopped_by"]
-        self.history.recoveries = list(info["recoveries"])
+        vars(self.history).update(vars(History.from_dict(info["history"])))
         for name in _PLAIN:
             setattr(self, name, info[name])
         self._start_clock()

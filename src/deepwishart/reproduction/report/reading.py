@@ -37,7 +37,9 @@ class Run:
         """All that decides its results, the protocol's numbers included, and nothing else."""
         recorded, usual = self.record.get("settings", {}), defaults(Settings)
         model = {**model_defaults(), **recorded.get("model", {})}
-        protocol = {**defaults(Protocol), **recorded.get("protocol", {})}
+        # What protocols have had: some runs started from a single layer, trained for so many steps.
+        retired = {"shallow_steps": 0, "clip_norm": None}
+        protocol = {**defaults(Protocol), **retired, **recorded.get("protocol", {})}
         own = {n: recorded.get(n, usual[n]) for n in ("start", "elbo_samples", "test_samples")}
         return {**model, **own, **protocol}
 

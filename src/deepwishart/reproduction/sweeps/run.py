@@ -84,8 +84,6 @@ def run(
         num_inducing=model.num_inducing,
         output=model.output,
     )
-    if settings.start == "prior":
-        protocol = protocol.replace(shallow_steps=0)
     store = CheckpointStore(checkpoint_dir, every_steps=execution.checkpoint_every)
     X, y, history = split.X_train, split.y_train[:, None], History()
 
