@@ -49,7 +49,8 @@ def grow(model: DeepKernelProcess, *, departure: float = 1e-3, seed: int = 0) ->
             "A model grows where every layer sees the inputs: build it with inputs='all'."
         )
     width = spec.width if not isinstance(spec.width, tuple) else (spec.width[0], *spec.width)
-    wanted = spec.replace(depth=spec.depth + 1, inputs="all", width=width)
+    output = "collapsed" if spec.output == "exact" else spec.output
+    wanted = spec.replace(depth=spec.depth + 1, inputs="all", width=width, output=output)
     deeper = wanted.make().to(model.device)
     tensors = {k: v for k, v in model.state_dict().items() if not k.startswith("layers.")}
     for index, layer in enumerate(model.hidden, 1):

@@ -19,6 +19,7 @@ from deepwishart.layers import (
     CollapsedOutputLayer,
     DoublyStochasticLayer,
     DoublyStochasticOutputLayer,
+    ExactOutputLayer,
     GlobalInducingLayer,
     GPOutputLayer,
     InverseWishartLayer,
@@ -36,7 +37,7 @@ from deepwishart.numerics import linalg
 __all__ = ["CHOICES", "OUTPUTS", "PROCESSES", "ModelSpec"]
 
 PROCESSES = ("dwp", "dgp", "dsvi", "diwp")
-OUTPUTS = ("inducing", "collapsed")
+OUTPUTS = ("inducing", "collapsed", "exact")
 INPUTS = ("first", "all")
 POSTERIORS = (*MIXINGS, "anchored")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -53,6 +54,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 # Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
 _COLLAPSED_JITTER, _SINGLE_LAYER_JITTER = 1e-8, 1e-10
+_EXACT_JITTER = 1e-14  # of the size of rounding, beside noise that may be as small
 
 
 def choice(default: Any, help: str) -> Any:
@@ -82,7 +84,8 @@ class ModelSpec:
             layer does, :math:`K_\ell = k_G(G_{\ell-1}) \odot k_X(X)`, which is another prior.
         likelihood: a name, or a likelihood to copy.
         likelihood_options: arguments of a likelihood by name.
-        output: ``"inducing"`` or ``"collapsed"``.
+        output: ``"inducing"``, ``"collapsed"``, or ``"exact"`` for one layer whose inducing points
+            are all distinct rows.
         posterior: family of the posterior of a ``dwp`` layer.
         bound: ``"titsias2009"``, the paper's, or ``"tight"``
             (:mod:`deepwishart.layers.collapsed_output`).
@@ -156,10 +159,15 @@ class ModelSpec:
                 "inputs='all' joins inputs to features, and the layers of 'diwp' have none; use "
                 "'dwp', 'dgp' or 'dsvi'."
             )
-        if self.output == "collapsed" and not issubclass(self.likelihood_class, Gaussian):
+        if self.output == "exact" and (self.depth > 1 or self.process == "dsvi"):
             raise ValueError(
-                f"output='collapsed' integrates Gaussian noise; {self.likelihood_class.__name__} "
-                "needs output='inducing'."
+                "output='exact' is a Gaussian process on all rows, of one layer and no 'dsvi'; "
+                "use 'collapsed' or 'inducing'."
+            )
+        if self.output != "inducing" and not issubclass(self.likelihood_class, Gaussian):
+            name = self.likelihood_class.__name__
+            raise ValueError(
+                f"output={self.output!r} integrates Gaussian noise; {name} needs output='inducing'."
             )
 
     @property
@@ -187,9 +195,11 @@ class ModelSpec:
     @property
     def output_jitter(self) -> float:
         """Relative jitter on the kernel matrix of the output layer."""
-        precise = self.jitter is None and self.output == "collapsed" and self.dtype == "float64"
-        least = _SINGLE_LAYER_JITTER if self.depth == 1 else _COLLAPSED_JITTER
-        return least if precise else self.plain_jitter
+        if self.jitter is not None or self.output == "inducing" or self.dtype != "float64":
+            return self.plain_jitter
+        if self.output == "exact":
+            return _EXACT_JITTER
+        return _SINGLE_LAYER_JITTER if self.depth == 1 else _COLLAPSED_JITTER
 
     def make(self, layers: Sequence[Layer] | None = None) -> DeepKernelProcess:
         """A model of this structure that no data have touched; ready ``layers`` take the place of
@@ -282,6 +292,8 @@ class ModelSpec:
         groups = likelihood.latent_groups
         for number_, columns in enumerate(groups, 1):
             kernel = self.make_kernel(self.depth - 1)
+            if self.output == "exact":
+                return ExactOutputLayer(kernel, columns, jitter=self.output_jitter)
             if self.output == "collapsed":
                 return CollapsedOutputLayer(
                     kernel,

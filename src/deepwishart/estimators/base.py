@@ -202,7 +202,7 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         search = search and (isinstance(self.depth, str) or self.depth == 1)
         if search:
             spec = self._make_spec(rows, 1, KERNELS[0], likelihood, ard=True)
-            search = spec.output == "collapsed"
+            search = spec.output != "inducing"
         if self.ard == "auto":
             alone = _few(rows, columns) and self.protocol != "paper"
             both = search and columns > 1 and rows < _ROWS_PER_LENGTHSCALE * columns
@@ -229,10 +229,12 @@ class DeepKernelEstimator(BaseEstimator, ABC):
         chosen = model_options(self.protocol, rows, output)
         points = self.n_inducing
         if isinstance(points, str):
-            points = inducing_points(rows, depth, chosen["output"] == "collapsed")
+            points = inducing_points(rows, depth, chosen["output"] != "inducing")
         if depth > 1 and self.kernel == "auto":
             kernel = KERNELS[0]
-        dwp, collapsed = self.process == "dwp", chosen["output"] == "collapsed"
+        dwp, collapsed = self.process == "dwp", chosen["output"] != "inducing"
+        if self.output == "auto" and collapsed and not paper and depth == 1 and points >= rows:
+            chosen["output"] = "collapsed" if self.process == "dsvi" else "exact"
         auto = {"posterior": "bartlett", "inputs": "first", "bound": "titsias2009"}
         if dwp and depth > 1 and not paper:
             auto["posterior"] = "anchored" if collapsed else "rows_columns"

@@ -231,7 +231,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             )
         if given != "auto":
             return [given]
-        fixed = self.output == "collapsed" or self.protocol == "paper"
+        fixed = self.output in ("collapsed", "exact") or self.protocol == "paper"
         return ["gaussian"] if fixed else ["gaussian", "heteroscedastic_t"]
 
     def _likelihood_options(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from deepwishart.kernels.points import GramInducing, GramRows, Inducing, Rows
 from deepwishart.layers.base import GaussianSample, Layer, LayerSample, OutputLayer, OutputSample
 from deepwishart.layers.collapsed_output import CollapsedOutputLayer
 from deepwishart.layers.doubly_stochastic import DoublyStochasticLayer, DoublyStochasticOutputLayer
+from deepwishart.layers.exact_output import ExactOutputLayer
 from deepwishart.layers.gaussian import ConditionalSample
 from deepwishart.layers.global_inducing import GlobalInducingLayer
 from deepwishart.layers.inducing_output import GPOutputLayer
@@ -20,6 +21,7 @@ __all__ = [
     "ConditionalSample",
     "DoublyStochasticLayer",
     "DoublyStochasticOutputLayer",
+    "ExactOutputLayer",
     "GPOutputLayer",
     "GaussianSample",
     "GlobalInducingLayer",

@@ -132,7 +132,7 @@ class CollapsedSample(OutputSample):
     def summarise(self, rows: Rows, targets: Tensor, likelihood: Likelihood) -> Summary:
         cross, own = self.layer.row_covariance(self.inputs, rows)
         gram, products, known = row_sums(self.covariance, self.inverse, cross, targets)
-        noise, number = _noise(likelihood), targets.new_tensor(targets.shape[0])
+        noise, number = noise_of(likelihood), targets.new_tensor(targets.shape[0])
         if self.layer.tight:
             unexplained = (own - known).clamp_min(0.0).unsqueeze(-1)
             loss = 0.5 * (unexplained / noise).log1p().sum(-2)
@@ -142,7 +142,7 @@ class CollapsedSample(OutputSample):
         return _Sums(gram, products, loss, targets.square().sum(0), number)
 
     def data_term(self, summary: Summary, likelihood: Likelihood) -> Tensor:
-        sums, noise = _Sums(*summary), _noise(likelihood)
+        sums, noise = _Sums(*summary), noise_of(likelihood)
         what = f"the posterior of {self.layer.name}"
         columns = (
             explained(sums.gram, sums.products, noise, what=what)
@@ -161,7 +161,7 @@ class CollapsedSample(OutputSample):
         sums, what = _Sums(*summary), f"the posterior of {self.layer.name}"
         eye = torch.eye(sums.gram.shape[-1], dtype=sums.gram.dtype, device=sums.gram.device)
         columns = []
-        for noise, products in zip(_noise(likelihood), sums.products.split(1, -1), strict=True):
+        for noise, products in zip(noise_of(likelihood), sums.products.split(1, -1), strict=True):
             fitted = linalg.factor(sums.gram / noise + eye, what=what).inverse
             weights = fitted.mT @ (fitted @ (products / noise))
             left = eye - fitted.mT @ fitted
@@ -182,10 +182,11 @@ class CollapsedFunction(ProjectedSample):
         return mean, variance.unsqueeze(-1)
 
 
-def _noise(likelihood: Likelihood) -> Tensor:
+def noise_of(likelihood: Likelihood) -> Tensor:
+    """The noise of each column, of a likelihood that can be integrated in closed form."""
     if not isinstance(likelihood, Gaussian):
         raise ValueError(
-            f"The collapsed output layer integrates Gaussian noise; {type(likelihood).__name__} "
-            "needs build(..., output='inducing')."
+            f"This output layer integrates Gaussian noise; {type(likelihood).__name__} needs "
+            "output='inducing'."
         )
     return likelihood.noise

@@ -1,8 +1,9 @@
-r"""The sums over rows from which a Gaussian process with Gaussian noise is conditioned, and what
-they say about it."""
+r"""What rows say about a Gaussian process with Gaussian noise: their log density, or with inducing
+points the sums that it is conditioned on."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from deepwishart.numerics import linalg
 from deepwishart.numerics.gaussian import Cross, GaussianKernel
 from deepwishart.numerics.operation import compiled, contiguous, operation, or_zero
 
-__all__ = ["explained", "row_sums"]
+__all__ = ["explained", "log_density", "row_sums"]
 
 
 def row_sums(
@@ -175,3 +176,53 @@ class LogEvidence(torch.autograd.Function):
         along = (to_inner * gram.unsqueeze(-3)).sum((-2, -1)) + (to_z * products).sum(-2)
         to_noise = -(along / noise).reshape(-1, len(noise)).sum(0)
         return to_inner.sum(-3), to_z, to_noise, None
+
+
+def log_density(covariance: Tensor, values: Tensor, *, what: str) -> Tensor:
+    r""":math:`\log \mathcal N(y; 0, V)` of ``values`` ``(P, 1)`` with ``covariance`` ``(P, P)``,
+    which error messages call ``what``.
+
+    >>> log_density(torch.eye(2), torch.ones(2, 1), what="V")  # -log(2 pi) - 1
+    tensor(-2.8379)
+    """
+    return gaussian_log_density(covariance, values, what)
+
+
+def plain_gaussian_log_density(covariance: Tensor, values: Tensor, what: str) -> Tensor:
+    """The definition of :func:`log_density`."""
+    return _log_density(covariance, values, what)[0]
+
+
+def _log_density(covariance: Tensor, values: Tensor, what: str) -> tuple[Tensor, Tensor, Tensor]:
+    lower, inverse = linalg.factor(covariance, what=what)
+    whitened = inverse @ values
+    squares = whitened.square().sum() + linalg.log_det(lower)
+    return -0.5 * (squares + len(values) * math.log(2.0 * math.pi)), inverse, whitened
+
+
+gaussian_log_density = operation(plain_gaussian_log_density)
+
+
+@compiled(plain_gaussian_log_density)
+def _(covariance: Tensor, values: Tensor, what: str) -> Tensor:
+    return LogDensity.apply(covariance, values, what)
+
+
+class LogDensity(torch.autograd.Function):
+    r"""With :math:`\alpha = V^{-1} y`, the slope is
+    :math:`\tfrac12 (\alpha \alpha^\top - V^{-1})` in :math:`V` and :math:`-\alpha` in :math:`y`.
+    One product of size :math:`P^3`."""
+
+    @staticmethod
+    def forward(ctx: Any, covariance: Tensor, values: Tensor, what: str) -> Tensor:
+        value, inverse, whitened = _log_density(covariance, values, what)
+        ctx.save_for_backward(inverse, whitened)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        inverse, whitened = ctx.saved_tensors
+        a = inverse.mT @ whitened
+        slope = torch.addmm(a @ a.mT, inverse.mT, inverse, alpha=-1.0)
+        return 0.5 * gradient * slope, -gradient * a, None

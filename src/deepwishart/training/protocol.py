@@ -12,7 +12,6 @@ import torch
 
 from deepwishart._support.arguments import check_choice, number, shown, tensor, whole_number
 from deepwishart._support.parameters import KINDS
-from deepwishart.layers import CollapsedOutputLayer
 from deepwishart.model import DeepKernelProcess
 
 MakeOptimiser = Callable[[Any], torch.optim.Optimizer]
@@ -255,4 +254,4 @@ def adjust_protocol(
 
 def is_deterministic(model: DeepKernelProcess) -> bool:
     """Whether the bound is a plain function of the parameters: one layer, integrated out."""
-    return not model.hidden and isinstance(model.output, CollapsedOutputLayer)
+    return not model.hidden and model.output.needs_rows
