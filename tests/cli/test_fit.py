@@ -206,7 +206,7 @@ def test_resume_with_other_data_is_refused(write, tmp_path):
 def test_a_second_fit_is_refused_with_the_id_of_the_first(write, tmp_path):
     (tmp_path / "m").mkdir()
     with locked(tmp_path / "m"):
-        refused(fit(write(GOOD), out="m"), f"(id {os.getpid()})", "another --out")
+        refused(fit(write(GOOD), out="m"), f"(id {os.getpid()})", "another directory")
     assert fit(write(GOOD), out="m").exit_code == 0
 
 

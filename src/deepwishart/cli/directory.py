@@ -90,7 +90,6 @@ class ModelDirectory:
     def locked(self) -> Iterator[None]:
         """Make the directory if need be, and keep other processes out of it."""
         self._read_run()  # refuses what is no model's directory before anything is written there
-        self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path):
             yield
 

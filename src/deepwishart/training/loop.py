@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from deepwishart import bound
 from deepwishart._support.arguments import shown, whole_number
+from deepwishart._support.lock import locked
 from deepwishart.bound import Processes
 from deepwishart.kernels.stationary import Stationary
 from deepwishart.layers import CollapsedOutputLayer
@@ -126,6 +128,7 @@ def train(
     Raises:
         TrainingError: steps keep failing.
         CheckpointError: the checkpoint to resume from cannot be used.
+        InUseError: another run works in the directory of the checkpoints.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -151,42 +154,47 @@ def train(
         history=History() if history is None else history,
         make_optimiser=optimiser,
     )
-    _find_start(state, data, checkpoints, resume, processes)
-    history, store = state.history, checkpoints if processes.leads else None
-    if protocol.shallow_steps and data and not (state.step or state.earlier_steps):
-        start_from_shallow(model, *data, steps=protocol.shallow_steps, process_group=process_group)
-    state.keep_snapshot()
-    save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
-    if should_stop is None or history.stopped_by != "early_stopping":
-        history.stopped_by = None
-    state.settled_at = state.settled_at if early_stopping else None
-    protocol = protocol.settle_at(state.settled_at)
+    with locked(checkpoints.directory) if checkpoints and processes.leads else nullcontext():
+        _find_start(state, data, checkpoints, resume, processes)
+        history, store = state.history, checkpoints if processes.leads else None
+        if protocol.shallow_steps and data and not (state.step or state.earlier_steps):
+            start_from_shallow(
+                model, *data, steps=protocol.shallow_steps, process_group=process_group
+            )
+        state.keep_snapshot()
+        save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
+        if should_stop is None or history.stopped_by != "early_stopping":
+            history.stopped_by = None
+        state.settled_at = state.settled_at if early_stopping else None
+        protocol = protocol.settle_at(state.settled_at)
 
-    try:
-        with interrupts_noted() as interrupts:
-            while history.stopped_by is None and state.step < protocol.max_iter:
-                if not _take_step(state, num_data, protocol, processes, store):
-                    continue
-                if progress is not None and processes.leads:
-                    progress(ProgressEvent.latest(history, state.step - 1, protocol.max_iter))
-                verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
-                if early_stopping and _settles(state, protocol, processes):
-                    state.settled_at = state.step
-                    protocol = protocol.settle_at(state.step)
-                ended = _ended_by(state) if state.step >= protocol.max_iter else None
-                history.stopped_by = _REASONS[processes.largest(verdict)] or ended
-                if history.stopped_by or (save_every and state.step % save_every == 0):
-                    # A resumed run's first snapshot is its checkpoint: the run that goes on needs
-                    # the same one, on every process, for both to recover alike.
-                    state.keep_snapshot()
-                    if store is not None:
-                        store.save(state.checkpoint())
-    except KeyboardInterrupt:
-        history.stopped_by = "interrupt"
-    finally:
-        state.release_gradients()
-    history.stopped_by = history.stopped_by or _ended_by(state)
-    return history
+        try:
+            with interrupts_noted() as interrupts:
+                while history.stopped_by is None and state.step < protocol.max_iter:
+                    if not _take_step(state, num_data, protocol, processes, store):
+                        continue
+                    if progress is not None and processes.leads:
+                        progress(ProgressEvent.latest(history, state.step - 1, protocol.max_iter))
+                    verdict = (
+                        2 if interrupts else int(should_stop is not None and should_stop(history))
+                    )
+                    if early_stopping and _settles(state, protocol, processes):
+                        state.settled_at = state.step
+                        protocol = protocol.settle_at(state.step)
+                    ended = _ended_by(state) if state.step >= protocol.max_iter else None
+                    history.stopped_by = _REASONS[processes.largest(verdict)] or ended
+                    if history.stopped_by or (save_every and state.step % save_every == 0):
+                        # A resumed run's first snapshot is its checkpoint: the run that goes on
+                        # needs the same one, on every process, for both to recover alike.
+                        state.keep_snapshot()
+                        if store is not None:
+                            store.save(state.checkpoint())
+        except KeyboardInterrupt:
+            history.stopped_by = "interrupt"
+        finally:
+            state.release_gradients()
+        history.stopped_by = history.stopped_by or _ended_by(state)
+        return history
 
 
 def _ended_by(state: TrainingState) -> str:

@@ -87,7 +87,6 @@ class ResultsStore:
         """The right to write; one process at a time. Repairs what an earlier one left behind."""
         if self.directory.exists() and not self.directory.is_dir():
             raise ResultsError(f"{self.directory} is a file; name a directory for the results.")
-        self.directory.mkdir(parents=True, exist_ok=True)
         with locked(self.directory):
             for spec in self.records():
                 self._discard_checkpoints(spec)
