@@ -25,6 +25,7 @@ KINDS = {
     "kills": "runs of fit and uci run, killed now and then",
     "tables": "damaged tables",
     "models": "damaged model directories",
+    "results": "damaged directories of results",
     "calls": "calls with odd arguments",
     "concurrent": "scenes of several processes or threads at once",
 }

@@ -28,6 +28,7 @@ __all__ = ["SUITE"]
 
 STEPS, CHECKPOINT_EVERY = 60, 7
 REGRESSOR: dict[str, Any] = {"depth": 2, "n_inducing": 3, "n_samples": 1, "n_predict_samples": 3}
+SEEDS = {"old": "3", "new": "4"}  # of models
 Work = Callable[[], Any]
 
 
@@ -45,10 +46,10 @@ class Concurrent:
         """Two models, what they predict, and what a regressor comes to."""
         self.folder.mkdir(exist_ok=True)
         pl.DataFrame(base_columns()).write_csv(self.table)
-        for name in ("old", "new"):
-            judge(fit(self.table, "price", self.folder / name, "--seed", str(len(name + name[0]))))
+        for name, seed in SEEDS.items():
+            judge(fit(self.table, "price", self.folder / name, "--seed", seed))
         alone = self._trained(self.folder / "alone")
-        texts = {name: self._predicted(self.folder / name) for name in ("old", "new")}
+        texts = {name: self._predicted(self.folder / name) for name in SEEDS}
         (self.folder / "expected.json").write_text(json.dumps({**texts, "alone": alone}))
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
@@ -73,7 +74,7 @@ class Concurrent:
         out = folder / rng.choice(("model", "fresh"))
         how = rng.choice(("--force", "--resume", "--force")) if out.name == "model" else "--resume"
         works: list[Work] = [
-            lambda: judge(fit(self.table, "price", out, "--seed", "4", how))
+            lambda: judge(fit(self.table, "price", out, "--seed", SEEDS["new"], how))
         ] * rng.randint(2, 4)
         ends = together(folder, works)
         if "accepted" not in ends and how == "--force":
@@ -136,7 +137,7 @@ class Concurrent:
     def _replace(self, model: Path, times: int) -> None:
         """With the new model and the old one in turn, as ``fit --force`` would put them there."""
         for number in range(times):
-            seed = str(3 + (number + 1) % 2)
+            seed = SEEDS["old" if number % 2 else "new"]
             if judge(fit(self.table, "price", model, "--seed", seed, "--force")) != "accepted":
                 raise Failed("a model cannot be replaced while others read it")
 
