@@ -27,6 +27,8 @@ KINDS = {
     "models": "damaged model directories",
     "results": "damaged directories of results",
     "calls": "calls with odd arguments",
+    "surroundings": "commands in odd surroundings",
+    "injections": "texts that are more than a text",
     "concurrent": "scenes of several processes or threads at once",
 }
 

@@ -28,7 +28,9 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock = FileLock(path, timeout=0).acquire()
     except Timeout:
-        owner = path.read_text(errors="replace") if path.exists() else ""
+        owner = ""
+        with suppress(OSError):  # it has ended in the meantime
+            owner = path.read_text(errors="replace")
         raise InUseError(
             f"Another process (id {owner[:20] or 'unknown'}) is working in {folder}. Wait for it "
             "to end, or choose another directory."

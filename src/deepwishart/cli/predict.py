@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from deepwishart._support.files import PARTIAL
-from deepwishart.cli.errors import CommandError, note, plain_warnings
+from deepwishart.cli.errors import CommandError, note, note_formulas, plain_warnings
 from deepwishart.cli.options import (
     KINDS,
     Decimal,
@@ -91,9 +91,11 @@ def predict(
     if quantiles and hasattr(saved.regressor, "classes_"):
         raise CommandError("--quantiles is for numbers; this model predicts classes.")
     reading = opened(data, separator, decimal, encoding)
+    said = False
     with plain_warnings(), reading as table, _output(out) as write:
         for frame in _predict_table(saved, table, levels, keep or [], unseen):
             write(frame)
+            said = said or note_formulas(frame)
 
 
 def _predict_table(

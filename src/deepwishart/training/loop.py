@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
@@ -37,6 +38,8 @@ _REASONS = (None, "early_stopping", "interrupt")
 _SHALLOW_ROWS = 2_000  # that the single layer is trained on
 _LARGEST = 1e3  # of a distance between features in lengthscales, and its inverse
 _TIE_BREAK = 1e-3
+# Who has few rows is told beforehand if training will take long.
+_FEW_ROWS, _TIMED_STEPS, _LONG_SECONDS = 200, 10, 60.0
 _NOISE_FACTORS = (1.0, 3.0, 10.0, 30.0, 100.0, 1e3, 1e4)
 
 
@@ -66,9 +69,34 @@ def run_training(
     if deterministic and is_deterministic(model):
         kept = {name: options[name] for name in ("history", "progress") if name in options}
         return train_deterministic(model, X, y, max_iter=min(protocol.max_iter, 500), **kept)
+    if len(X) < _FEW_ROWS:
+        options["progress"] = _announced(options.get("progress"))
     return train(
         model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )
+
+
+def _announced(
+    progress: Callable[[ProgressEvent], None] | None,
+) -> Callable[[ProgressEvent], None]:
+    """``progress``, and a warning after the first steps if all of them will take long."""
+    seconds: list[float] = []
+
+    def show(event: ProgressEvent) -> None:
+        seconds.append(event.seconds)
+        if len(seconds) == _TIMED_STEPS:
+            per_step = (seconds[-1] - seconds[0]) / (_TIMED_STEPS - 1)
+            if (left := per_step * (event.total - event.step)) > _LONG_SECONDS:
+                warnings.warn(
+                    f"Training will take up to {math.ceil(left / 60)} minutes: {event.total:,} "
+                    f"steps of {per_step:.2g} seconds. Fewer layers (depth), inducing points or "
+                    "steps (max_iter) take less.",
+                    stacklevel=2,
+                )
+        if progress is not None:
+            progress(event)
+
+    return show
 
 
 def train(
