@@ -24,7 +24,7 @@ from stress.tables import TINY, base_columns
 
 __all__ = ["SUITE"]
 
-_BOMB_BYTES, _BOMB_ROWS = 3 * 2**30, 10**9
+_BOMB_BYTES, _BOMB_ROWS = 3 * 2**30, 200_000_000
 LOG = Path(os.devnull)
 _VICTIM = b"what was there before"
 _MAY_DO_ALL = (1, 2, 3)  # capabilities by which root writes what is read-only

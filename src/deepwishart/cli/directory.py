@@ -146,6 +146,9 @@ class ModelDirectory:
             # A run that was killed after it had put its model in place keeps what it replaced.
             if not (ours and previous.exists()):
                 copy = self.path / f".previous{PARTIAL}"
+                for folder in (copy, previous):
+                    if folder.is_symlink():
+                        folder.unlink()
                 shutil.rmtree(copy, ignore_errors=True)
                 shutil.copytree(self.regressor, copy)
                 shutil.rmtree(previous, ignore_errors=True)
