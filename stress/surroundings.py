@@ -58,8 +58,9 @@ class Surroundings:
         shutil.copytree(self.folder / "model", folder / "model")
         what = rng.choice(tuple(SCENES))
         ended = SCENES[what](self, rng, folder)
-        # Other people's code ends a process that is given no memory.
-        how = "ended by the system" if what == "memory" and ended.code < 0 else judge(ended)
+        # Other people's code ends a process that is given no memory or descriptors.
+        starved = what in ("memory", "descriptors") and ended.code != 0
+        how = "ended for want of resources" if starved else judge(ended)
         expected, now = (self.folder / "predicted").read_text(), self._predict(folder / "model")
         if judge(now) != "accepted" or (how != "accepted" and now.err != expected):
             raise Failed(f"{what}: the model that was there is not there: {now.err[:300]}")
@@ -87,7 +88,7 @@ class Surroundings:
     def limited(self, rng: random.Random, folder: Path, which: int, most: int) -> Ended:
         """A command with less of something than it is used to."""
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        limit = rng.randrange(most) + used * (which == resource.RLIMIT_AS)
+        limit = 10 + rng.randrange(most) + used * (which == resource.RLIMIT_AS)
         words = self._words(rng, folder)
         return self._within(lambda: resource.setrlimit(which, (limit, limit)), words, folder)
 

@@ -82,6 +82,8 @@ HUGE = "x,y\n" + "".join(f"{i},{i % 5 + 1}e307\n" for i in range(10))
         ("x,y\n1,2\n2,3\n", [], ["2 rows"]),
         (GOOD + "'6,6\n", [], ["'x'", "row 6", "--categorical x"]),
         (NAMES, [], ["'id'", "30 different values", "--drop id"]),
+        (GOOD, ["--jitter", "5"], ["--jitter", "between 0 and 0.1"]),
+        (GOOD, ["--posterior", "rows", "--process", "dgp"], ["--posterior rows", "--process dwp"]),
         (GOOD, ["--resume", "--force"], ["--resume", "--force", "give one"]),
         (GOOD, ["--report", "none/r.html"], ["--report", "no such directory"]),
         (GOOD, ["--report", "r.pdf"], [".html", "r.pdf"]),
@@ -291,3 +293,27 @@ def test_warnings_name_options(train_csv, tmp_path):
     assert result.exit_code == 0, result.output
     assert "while the bound was rising" in result.stderr
     assert "Increase --max-iter." in result.stderr and "max_iter" not in result.stderr
+
+
+def test_a_formula_in_a_category_is_said(write, tmp_path):
+    rows = "".join(f"{each},{'=1+1' if each % 2 else 'b'}\n" for each in range(12))
+    data = write(f"x,kind\n{rows}")
+    assert fit(data, "--quiet", target="kind", out="m").exit_code == 0
+    result = run("predict", tmp_path / "m", data, "--out", tmp_path / "p.csv")
+    assert result.exit_code == 0 and "'=1+1' looks like a formula" in result.stderr
+    assert set(pl.read_csv(tmp_path / "p.csv")["class"]) <= {"=1+1", "b"}
+    result = run("explain", tmp_path / "m", write("x[/],kind\n1,b\n2,b\n".replace("[/]", "")))
+    assert result.exit_code == 0
+
+
+def test_links_lead_nowhere(write, tmp_path):
+    """What is planted beside the files that a fit writes is no way to other files."""
+    data, victim = write(GOOD), tmp_path / "victim"
+    assert fit(data, out="m").exit_code == 0
+    victim.mkdir()
+    (victim / "file").write_text("as it was")
+    (tmp_path / "m" / ".run.json.partial").symlink_to(victim / "file")
+    (tmp_path / "m" / "previous").symlink_to(victim)
+    assert fit(data, "--force", out="m").exit_code == 0
+    assert (victim / "file").read_text() == "as it was" and len(list(victim.iterdir())) == 1
+    assert run("predict", tmp_path / "m" / "previous", data).exit_code == 0

@@ -163,6 +163,9 @@ def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> 
             file = _copy(sys.stdin.buffer, Path(folder, "input"))
         if file.stat().st_size == 0:
             raise TableError(f"{name} is empty.")
+        if os.fsdecode(file) != os.fsencode(file).decode(errors="replace"):  # polars wants UTF-8
+            with open(file, "rb") as start:
+                file = _copy(start, Path(folder, "input"))
         with open(file, "rb") as start:
             magic = start.read(4)
         try:
