@@ -299,9 +299,9 @@ def test_a_formula_in_a_category_is_said(write, tmp_path):
     rows = "".join(f"{each},{'=1+1' if each % 2 else 'b'}\n" for each in range(12))
     data = write(f"x,kind\n{rows}")
     assert fit(data, "--quiet", target="kind", out="m").exit_code == 0
-    result = run("predict", tmp_path / "m", data, "--out", tmp_path / "p.csv")
+    result = run("predict", tmp_path / "m", data, "--keep", "kind", "--out", tmp_path / "p.csv")
     assert result.exit_code == 0 and "'=1+1' looks like a formula" in result.stderr
-    assert set(pl.read_csv(tmp_path / "p.csv")["class"]) <= {"=1+1", "b"}
+    assert set(pl.read_csv(tmp_path / "p.csv")["kind"]) == {"=1+1", "b"}
     result = run("explain", tmp_path / "m", write("x[/],kind\n1,b\n2,b\n".replace("[/]", "")))
     assert result.exit_code == 0
 
