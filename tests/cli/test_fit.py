@@ -302,8 +302,6 @@ def test_a_formula_in_a_category_is_said(write, tmp_path):
     result = run("predict", tmp_path / "m", data, "--keep", "kind", "--out", tmp_path / "p.csv")
     assert result.exit_code == 0 and "'=1+1' looks like a formula" in result.stderr
     assert set(pl.read_csv(tmp_path / "p.csv")["kind"]) == {"=1+1", "b"}
-    result = run("explain", tmp_path / "m", write("x[/],kind\n1,b\n2,b\n".replace("[/]", "")))
-    assert result.exit_code == 0
 
 
 def test_links_lead_nowhere(write, tmp_path):
