@@ -54,7 +54,8 @@ class Run(ForkProcess):
     def run(self) -> None:
         """In the fork."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        # Helpers of a killed run may still write to the same file.
+        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
         if self.plan is not None and self.watched is not None:

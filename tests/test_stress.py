@@ -70,7 +70,7 @@ def test_what_becomes_of_a_case_is_put_down_to_it(tmp_path: Path) -> None:
         seeded("suites.odd", 0, number).choice(CASES): answer
         for number, answer in json.loads(done.stdout)
     }
-    assert seen["fine"] == {"what": "fine", "ended": "accepted"}
+    assert seen["fine"] == {"what": "fine", "ended": "accepted", "counts": {}}
     assert seen["failed"] == {"failed": "lost"}
     assert "KeyError: 'odd'" in seen["error"]["failed"]
     assert seen["segfault"]["failed"].startswith("killed by SIGSEGV")
