@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo results test lint types pytest quick portable docs stress wheel format clean distclean
+.PHONY: help install demo results test lint types pytest quick portable oldest docs stress wheel format clean distclean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */\1|/' | \
@@ -60,6 +60,16 @@ quick: $(STAMP)  ## the tests but those marked slow, in under two minutes
 portable: $(STAMP)  ## run the numerical tests as other processors and numbers of threads compute them
 	$(BIN)/python .ci/portable
 
+# Old versions call what newer ones have deprecated. torch is the pinned one here as well: an older
+# one comes with gigabytes of accelerator libraries, so that its lower bound is not tested.
+oldest:  ## run the quick tests with the lowest declared version of every dependency but torch
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python .ci/oldest > .venv-oldest/lowest.txt
+	.venv-oldest/bin/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	.venv-oldest/bin/python -m pip install --quiet -r .venv-oldest/lowest.txt -e .
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal \
+		-m "not slow" -W ignore::DeprecationWarning
+
 docs: $(STAMP)  ## build the documentation into docs/_build/html, warnings are errors
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
@@ -80,4 +90,4 @@ clean:  ## remove what a build or a test run left behind
 	find src tests docs examples stress -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## clean, and remove the environment as well
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-oldest

@@ -25,7 +25,11 @@ KINDS = {
     "kills": "runs of fit and uci run, killed now and then",
     "tables": "damaged tables",
     "models": "damaged model directories",
+    "results": "damaged directories of results",
     "calls": "calls with odd arguments",
+    "surroundings": "commands in odd surroundings",
+    "injections": "texts that are more than a text",
+    "concurrent": "scenes of several processes or threads at once",
 }
 
 
@@ -73,16 +77,18 @@ def _work(options: argparse.Namespace) -> Iterable[tuple[str, Iterable[int], flo
 def _try(kind: str, seed: int, folder: Path, numbers: Iterable[int], seconds: float) -> int:
     """Try the cases of one kind, and print how they ended; the number of failures."""
     ends: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     answer = {}
     with suppress(KeyboardInterrupt):  # what was found so far
         for number, answer in answers(kind, seed, folder, numbers, seconds):
             ends[answer.get("ended", "FAILED")] += 1
+            counts.update(answer.get("counts", {}))
             if "failed" in answer:
                 case = f"--seed {seed} --only {kind}:{number}"
                 print(f"FAILED {case}: {answer['failed']}", flush=True)
             if (done := ends.total()) % 100 == 0:
                 print(f"{kind}: {done} done, {ends['FAILED']} failed", file=sys.stderr, flush=True)
-    shown = ", ".join(f"{count} {end}" for end, count in sorted(ends.items()))
+    shown = ", ".join(f"{n} {what}" for each in (ends, counts) for what, n in sorted(each.items()))
     print(f"{ends.total()} {KINDS[kind]}: {shown}", flush=True)
     if ends.total() == 1 and "what" in answer:
         print(f"  {answer['what']}")

@@ -23,7 +23,8 @@ from stress.odd import odd_value
 __all__ = ["SUITE"]
 
 # What only Python's own errors are for.
-_OBJECTS = ("model", "regressor", "history", "checkpoints", "progress", "should_stop", "optimiser")
+_OBJECTS = ("model", "regressor", "history", "checkpoints", "progress", "should_stop")
+_OBJECTS += ("optimiser", "processes")
 _KINDS = (ValueError, TypeError, OSError, MemoryError, ArithmeticError, training.TrainingError)
 _LIBRARIES = ("/sklearn/", "numpy/random/")
 _PATHS = ("pathlib.py", "<frozen posixpath>", "<frozen genericpath>", "<frozen os>")

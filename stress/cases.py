@@ -8,11 +8,12 @@ import random
 import resource
 import shutil
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ __all__ = ["Failed", "Outcome", "answers", "seeded"]
 
 # Limits of every process that a case starts, and of a case that waits for ever.
 _CPU_SECONDS, _WALL_SECONDS = 60, 3600
-_MOST_MEGABYTES = 700  # more than a case may add to the size of the process
+_MOST_MEGABYTES = 1000  # more than a case may add to the size of the process
 
 
 class Failed(Exception):
@@ -30,10 +31,12 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case that ended as it may: ``what`` was tried, and how it ``ended``."""
+    """A case that ended as it may: ``what`` was tried, how it ``ended``, and what it had, such as
+    the number of kills."""
 
     what: str
     ended: str  # "accepted", "refused" or "recovered"
+    counts: dict[str, int] = field(default_factory=dict)
 
 
 def seeded(kind: str, seed: int, number: int) -> random.Random:
@@ -59,6 +62,9 @@ def answers(
     prepared = _fork(suite.prepare, root / "prepare")
     if "failed" in prepared:
         raise RuntimeError(prepared["failed"])
+    for name in prepared["imported"]:  # what is imported late would be by every case anew
+        with suppress(ImportError):
+            import_module(name)
     for number in numbers:
         folder, rng = root / "case", seeded(kind, seed, number)
         yield number, _fork(lambda folder=folder, rng=rng: suite.run(rng, folder), folder)
@@ -98,9 +104,9 @@ def _answer(work: Callable[[], Outcome | None], answer: Path, log: Path) -> None
     try:
         before = _megabytes()
         outcome = work()
-        if (more := _megabytes() - before) > _MOST_MEGABYTES:
+        if outcome and (more := _megabytes() - before) > _MOST_MEGABYTES:
             raise Failed(f"{outcome}: it took {more:.0f} MB")
-        found = asdict(outcome) if outcome else {}
+        found = asdict(outcome) if outcome else {"imported": sorted(sys.modules)}
     except Failed as failure:
         found = {"failed": str(failure)}
     except BaseException:

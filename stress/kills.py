@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -53,7 +54,8 @@ class Run(ForkProcess):
     def run(self) -> None:
         """In the fork."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        # Helpers of a killed run may still write to the same file.
+        output = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
         if self.plan is not None and self.watched is not None:
@@ -110,12 +112,15 @@ class Kills:
 
     def run(self, rng: random.Random, folder: Path) -> Outcome:
         """One run, killed one or several times and then left to finish."""
-        what = "uci run" if rng.random() < 0.2 else rng.choice(tuple(VARIANTS))
+        what = rng.choice(("uci run", "predict", *VARIANTS, *VARIANTS))
+        counts: Counter[str] = Counter()
         if what == "uci run":
-            self._kill_sweep(rng, folder)
+            self._kill_sweep(rng, folder, counts)
+        elif what == "predict":
+            self._kill_predict(rng, folder, counts)
         else:
-            self._kill_fit(what, rng, folder)
-        return Outcome(what, "recovered")
+            self._kill_fit(what, rng, folder, counts)
+        return Outcome(what, "recovered", dict(counts))
 
     # ---- fit -------------------------------------------------------------------------------------
 
@@ -124,7 +129,7 @@ class Kills:
         options = ["--target", target, "--out", out, "--samples", "1", "--quiet", "--seed", "3"]
         return ["fit", self.table, *options, *SMALL, *VARIANTS.get(name, [])]
 
-    def _kill_fit(self, name: str, rng: random.Random, folder: Path) -> None:
+    def _kill_fit(self, name: str, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
         out = folder / "out"
         expected, total, predictions = self._undisturbed(name)
         replacing = rng.random() < 0.35
@@ -132,7 +137,7 @@ class Kills:
             shutil.copytree(self._undisturbed("old")[0], out)
         words, reached = self._fit(name, out), 0
         for _ in range(rng.randint(1, _LONGEST_CHAIN)):
-            if not _disturb([*words, _how_to_go_on(out)], out, rng, total):
+            if not _disturb([*words, _how_to_go_on(out)], out, rng, total, counts):
                 break
             self._check_after(name, out, folder, replacing)
             newest = _newest_step(out)
@@ -164,6 +169,22 @@ class Kills:
         if replacing and ended.err not in (self._undisturbed(x)[2] for x in ("old", name)):
             raise Failed(f"{name}: after a kill, predict says {ended.err[:500]}")
 
+    def _kill_predict(self, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
+        """The file that is written is the old one or the new one, whole."""
+        model, out = self._undisturbed("dwp")[0], folder / f"p{rng.choice(('.csv', '.parquet'))}"
+        words: list[object] = ["predict", model, self.table, "--out", out]
+        _finished(words, folder)
+        whole = {out.read_bytes(), b"old"}
+        for _ in range(rng.randint(1, _LONGEST_CHAIN)):
+            out.write_bytes(b"old")
+            run = Run(words, folder / "log")
+            time.sleep(rng.uniform(0, 0.4))
+            run.stop()
+            _check_end(ended := run.wait())
+            counts["kills"] += ended.code != 0
+            if out.read_bytes() not in whole:
+                raise Failed("predict was killed, and its file is neither the old nor the new one")
+
     # ---- uci run ---------------------------------------------------------------------------------
 
     def _sweep(self, out: Path) -> list[object]:
@@ -174,7 +195,7 @@ class Kills:
             *("--checkpoint-every", str(CHECKPOINT_EVERY)),
         ]
 
-    def _kill_sweep(self, rng: random.Random, folder: Path) -> None:
+    def _kill_sweep(self, rng: random.Random, folder: Path, counts: Counter[str]) -> None:
         out = folder / "out"
         expected, total, _ = self._undisturbed("sweep")
         done: dict[str, Any] = {}
@@ -185,11 +206,12 @@ class Kills:
                 target = rng.choice([run.pid, *run.workers()])
                 if run.is_alive():
                     os.kill(target, signal.SIGKILL)
+                    counts["kills"] += 1
                 if target != run.pid:  # the sweep starts another one and goes on
                     time.sleep(rng.uniform(0, 3))
                     run.stop()
                 _check_end(run.wait())
-            elif not _disturb(self._sweep(out), out, rng, total):
+            elif not _disturb(self._sweep(out), out, rng, total, counts):
                 break
             found = _records(out)
             if any(found.get(key) != record for key, record in done.items()):
@@ -203,7 +225,9 @@ class Kills:
 SUITE = Kills
 
 
-def _disturb(words: list[object], out: Path, rng: random.Random, total: int) -> bool:
+def _disturb(
+    words: list[object], out: Path, rng: random.Random, total: int, counts: Counter[str]
+) -> bool:
     """Start a command and kill it, or take its disk away; ``False`` if it finished before that."""
     how = rng.choice(("operation", "operation", "time", "checkpoint", "checkpoint", "interrupt"))
     plan = None
@@ -219,6 +243,9 @@ def _disturb(words: list[object], out: Path, rng: random.Random, total: int) -> 
         run.stop(signal.SIGINT if how == "interrupt" else signal.SIGKILL)
     ended = run.wait()
     _check_end(ended)
+    if ended.code:
+        kinds = {-signal.SIGKILL: "kills", 130: "interrupts"}
+        counts[kinds.get(ended.code, "full or broken disks")] += 1
     return ended.code != 0
 
 

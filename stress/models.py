@@ -164,7 +164,7 @@ def _poke(value: Any) -> Callable[[torch.Tensor, random.Random], torch.Tensor]:
     def change(tensor: torch.Tensor, rng: random.Random) -> torch.Tensor:
         flat = tensor.clone().reshape(-1)
         if len(flat):
-            flat[rng.randrange(len(flat))] = value
+            flat[rng.randrange(len(flat))] = torch.tensor(value).to(flat.dtype)
         return flat.reshape(tensor.shape)
 
     return change

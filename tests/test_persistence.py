@@ -242,3 +242,29 @@ def test_sizes_are_judged_before_values_are_read(saved):
     os.truncate(file, 8 + len(text) + end + 2**31)
     with pytest.raises(ModelFileError, match="inducing_inputs_too should have the sizes of none"):
         DeepKernelRegressor.load(saved)
+
+
+def test_names_cannot_steer_a_terminal(tmp_path):
+    folder = tmp_path / "a\x1b[2Jb"
+    folder.mkdir()
+    for content in (None, "{", "{}"):
+        if content is not None:
+            (folder / "config.json").write_text(content)
+        with pytest.raises(ModelFileError) as caught:
+            DeepKernelRegressor.load(folder)
+        assert "\x1b" not in str(caught.value) and r"a\x1b[2Jb" in str(caught.value)
+
+
+def test_a_model_that_is_replaced_while_it_is_read(saved, data, monkeypatch):
+    """Half of the old one and half of the new one do not make a model: the new one is read."""
+    other, read = small(random_state=1).fit(*data), persistence._read
+
+    def replaced_meanwhile(*arguments):
+        monkeypatch.setattr(persistence, "_read", read)
+        content = read(*arguments)
+        other.save(saved)
+        return content
+
+    monkeypatch.setattr(persistence, "_read", replaced_meanwhile)
+    found = DeepKernelRegressor.load(saved)
+    np.testing.assert_array_equal(found.predict(data[0]), other.predict(data[0]))

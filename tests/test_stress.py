@@ -70,7 +70,7 @@ def test_what_becomes_of_a_case_is_put_down_to_it(tmp_path: Path) -> None:
         seeded("suites.odd", 0, number).choice(CASES): answer
         for number, answer in json.loads(done.stdout)
     }
-    assert seen["fine"] == {"what": "fine", "ended": "accepted"}
+    assert seen["fine"] == {"what": "fine", "ended": "accepted", "counts": {}}
     assert seen["failed"] == {"failed": "lost"}
     assert "KeyError: 'odd'" in seen["error"]["failed"]
     assert seen["segfault"]["failed"].startswith("killed by SIGSEGV")
@@ -123,9 +123,9 @@ def test_operations_are_counted_and_stopped(tmp_path: Path) -> None:
 
     count = tmp_path.parent / f"{tmp_path.name}-count"
     assert run(Plan(0, count_into=str(count))) == (0, b"new!")
-    # open, fsync, replace, unlink of what is not there, fsync of the directory
-    assert count.stat().st_size == 5
-    assert run(Plan(2, "torn")) == (-signal.SIGKILL, b"old")
+    # unlink of what is not there, open, fsync, replace, unlink again, fsync of the directory
+    assert count.stat().st_size == 6
+    assert run(Plan(3, "torn")) == (-signal.SIGKILL, b"old")
     assert (tmp_path / ".f.partial").read_bytes() == b"ne"
-    assert run(Plan(3, "after")) == (-signal.SIGKILL, b"new!")
+    assert run(Plan(4, "after")) == (-signal.SIGKILL, b"new!")
     assert run(Plan(1, "full disk")) == (1, b"old")

@@ -149,7 +149,10 @@ class DeepKernelProcess(nn.Module):
                 f"y must have shape ({num_rows}, {columns})"
                 f"{f' or ({num_rows},)' if columns == 1 else ''}, got {tuple(y.shape)}."
             )
-        return self._finite("y", y)
+        y = self._finite("y", y)
+        if not math.isfinite(y.detach().square().sum()):
+            raise ValueError("y has values whose squares are infinite; divide it by a constant.")
+        return y
 
     def check_data(self, X: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Both, as this model needs them."""

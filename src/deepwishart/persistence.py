@@ -41,6 +41,7 @@ _CONFIG, _TENSORS, _HISTORY = "config.json", "model.safetensors", "history.json"
 _FILES = {_CONFIG, _TENSORS, _HISTORY}
 _LIBRARIES = ("torch", "numpy", "scikit-learn", "safetensors")
 _DTYPES = {"F64": torch.float64, "F32": torch.float32}  # those that a model may have
+_TRIES = 20  # to read a model that others replace
 _LARGEST_JSON = 2**28  # bytes; the history of a million steps has half of that
 
 
@@ -124,11 +125,33 @@ def read_model(
     >>> tensors["w"], config
     (tensor([1., 1.]), {'depth': 2})
     """
+    for _ in range(_TRIES):
+        before = _find(path)
+        try:
+            return _read_all(before[0], check)
+        except (ModelFileError, OSError):
+            if _find(path) == before:  # or it has been replaced in the meantime
+                raise
+    return _read_all(_find(path)[0], check)
+
+
+def _find(path: str | os.PathLike[str]) -> tuple[Path, tuple[int, ...]]:
+    """Where the model is, and numbers that its directory has and its successor does not."""
     where = Path(os.path.realpath(path))  # resolve() raises RuntimeError where links form a circle
     if (where / "run.json").exists() and not (where / _CONFIG).exists():
         where = where / "regressor"
     if not where.exists() and _previous(where).exists():
-        where = _previous(where)  # a crash between the two renames of write_model
+        where = _previous(where)  # between the two renames of write_model, perhaps after a crash
+    try:
+        found = where.stat()
+    except OSError:
+        return where, ()
+    return where, (found.st_ino, found.st_mtime_ns)
+
+
+def _read_all(
+    where: Path, check: Callable[[dict[str, Any], dict[str, Tensor]], object] | None
+) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     document = _read_config(where)
     if check is not None:
         check(document["content"], _sizes(where / _TENSORS))

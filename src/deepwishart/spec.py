@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from deepwishart import kernels, likelihoods
@@ -55,6 +56,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 # Jitter is variance that nothing explains, and the collapsed bound divides it by the noise.
 _COLLAPSED_JITTER, _SINGLE_LAYER_JITTER = 1e-8, 1e-10
 _EXACT_JITTER = 1e-14  # of the size of rounding, beside noise that may be as small
+LARGEST_JITTER = 0.1
 
 
 def choice(default: Any, help: str) -> Any:
@@ -152,8 +154,10 @@ class ModelSpec:
             check_choice("likelihood", self.likelihood, CHOICES["likelihood"])
         if self.mixing:
             self._set("mixing", number("mixing", self.mixing, high=1.0))
+        if not isinstance(self.ard, bool | np.bool_):
+            raise ValueError(f"ard must be True or False, got {shown(self.ard)}.")
         if self.jitter is not None:
-            self._set("jitter", number("jitter", self.jitter))
+            self._set("jitter", number("jitter", self.jitter, high=LARGEST_JITTER))
         if self.inputs == "all" and self.process == "diwp":
             raise ValueError(
                 "inputs='all' joins inputs to features, and the layers of 'diwp' have none; use "

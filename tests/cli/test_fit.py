@@ -5,6 +5,7 @@ import json
 import os
 import signal
 
+import polars as pl
 import pytest
 
 from deepwishart._support.lock import locked
@@ -71,6 +72,8 @@ GOOD = "x,y\n1,2\n2,3\n3,5\n4,4\n5,6\n"
         ("x,w,y\n1,2,7\n1,2,8\n1,2,9\n", [], ["constant"]),
         ("y\n1\n2\n3\n", [], ["no columns left"]),
         ("x,y\n1,2\n2,3\n", [], ["2 rows"]),
+        (GOOD, ["--jitter", "5"], ["--jitter", "between 0 and 0.1"]),
+        (GOOD, ["--posterior", "rows", "--process", "dgp"], ["--posterior rows", "--process dwp"]),
         (GOOD, ["--resume", "--force"], ["--resume", "--force", "give one"]),
         (GOOD, ["--report", "none/r.html"], ["--report", "no such directory"]),
         (GOOD, ["--report", "r.pdf"], [".html", "r.pdf"]),
@@ -180,7 +183,7 @@ def test_resume_with_other_data_is_refused(write, tmp_path):
 def test_a_second_fit_is_refused_with_the_id_of_the_first(write, tmp_path):
     (tmp_path / "m").mkdir()
     with locked(tmp_path / "m"):
-        refused(fit(write(GOOD), out="m"), f"(id {os.getpid()})", "another --out")
+        refused(fit(write(GOOD), out="m"), f"(id {os.getpid()})", "another directory")
     assert fit(write(GOOD), out="m").exit_code == 0
 
 
@@ -250,3 +253,25 @@ def test_estimators_get_exactly_what_was_given(write, tmp_path, target):
     assert "id" not in saved.encoder.feature_names and "code=1" in saved.encoder.feature_names
     usual = type(saved.regressor)().get_params()
     assert saved.regressor.get_params() == usual | expected
+
+
+def test_a_formula_in_a_category_is_said(write, tmp_path):
+    rows = "".join(f"{each},{'=1+1' if each % 2 else 'b'}\n" for each in range(12))
+    data = write(f"x,kind\n{rows}")
+    assert fit(data, "--quiet", target="kind", out="m").exit_code == 0
+    result = run("predict", tmp_path / "m", data, "--keep", "kind", "--out", tmp_path / "p.csv")
+    assert result.exit_code == 0 and "'=1+1' looks like a formula" in result.stderr
+    assert set(pl.read_csv(tmp_path / "p.csv")["kind"]) == {"=1+1", "b"}
+
+
+def test_links_lead_nowhere(write, tmp_path):
+    """What is planted beside the files that a fit writes is no way to other files."""
+    data, victim = write(GOOD), tmp_path / "victim"
+    assert fit(data, out="m").exit_code == 0
+    victim.mkdir()
+    (victim / "file").write_text("as it was")
+    (tmp_path / "m" / ".run.json.partial").symlink_to(victim / "file")
+    (tmp_path / "m" / "previous").symlink_to(victim)
+    assert fit(data, "--force", out="m").exit_code == 0
+    assert (victim / "file").read_text() == "as it was" and len(list(victim.iterdir())) == 1
+    assert run("predict", tmp_path / "m" / "previous", data).exit_code == 0

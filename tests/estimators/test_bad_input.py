@@ -158,8 +158,8 @@ REFUSED = {
     },
     "must be None or a positive number, got": {
         "learning_rate": (0, float("nan"), float("inf"), "fast", True),
-        "jitter": (-0.1,),
     },
+    r"must be None or strictly between 0 and 0\.1, got": {"jitter": (-0.1, 5.0)},
     "must be None or an integer of at least 0": {"kl_anneal": (-1,)},
     "must be an integer of at least 0": {"verbose": (-1,)},
     r"must be 'auto', None \(all rows\) or an integer": {"batch_size": (0, "all")},

@@ -12,6 +12,7 @@ from deepwishart.tables import (
     Dialect,
     TableError,
     open_table,
+    reading,
 )
 from deepwishart.tables.dialect import find_dialect
 
@@ -138,3 +139,25 @@ def test_no_module_of_the_working_directory_is_imported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert read_table(tmp_path / "t.parquet").rows() == [(1.0,)]
     assert not (tmp_path / "imported").exists()
+
+
+def test_what_unpacks_to_very_much_is_no_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_UNPACKED_ANYWAY", 2**20)
+    with gzip.open(tmp_path / "t.csv.gz", "wb") as file:
+        file.write(bytes(2**23))
+    with pytest.raises(TableError, match="more than 200 times"), open_table(file.name):
+        pass
+
+
+def test_more_cells_than_memory_has_room_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_memory", lambda: 1000)
+    (tmp_path / "t.csv").write_text("x,y\n" + "1,2\n" * 9)
+    with open_table(tmp_path / "t.csv") as table, pytest.raises(TableError, match="memory"):
+        table.read()
+
+
+def test_a_name_that_is_no_text(tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/gr\xf6.csv"))
+    path.write_text("x,y\n1,2\n")
+    with open_table(path) as table:
+        assert table.read().to_dicts() == [{"x": "1", "y": "2"}]

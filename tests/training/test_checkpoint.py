@@ -4,6 +4,7 @@ import pickle
 import pytest
 import torch
 
+from deepwishart._support.lock import InUseError
 from deepwishart.training import (
     Checkpoint,
     CheckpointError,
@@ -161,3 +162,13 @@ def test_another_runs_checkpoints_are_neither_overwritten_nor_used(
         Checkpoint.read(store.paths()[0]).load_into(make_model(dtype=torch.float32))
     with pytest.raises(ValueError, match="resume=True needs"):
         train(make_model(), X, y, protocol, resume=True)
+
+
+def test_one_run_at_a_time_in_a_directory(data, make_model, protocol, tmp_path):
+    protocol, store = protocol.replace(max_iter=3), CheckpointStore(tmp_path, every_steps=1)
+
+    def another_run(event):
+        with pytest.raises(InUseError, match=f"id {os.getpid()}"):
+            train(make_model(), *data, protocol, checkpoints=store, resume=True)
+
+    assert len(train(make_model(), *data, protocol, checkpoints=store, progress=another_run)) == 3

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from deepwishart import bound
-from deepwishart.training import CheckpointStore, History, Protocol, train
+from deepwishart.training import CheckpointStore, History, Protocol, loop, run_training, train
 
 
 def square(model, *_, **__):
@@ -163,3 +163,11 @@ def test_kinds_of_parameters_have_their_own_learning_rates(data, make_model, pro
         rate = 3e-2 if name.startswith("likelihood") else rate
         assert moved == pytest.approx(rate, rel=1e-3), name
         assert p.requires_grad == (name != "inducing_inputs")
+
+
+def test_long_training_of_few_rows_is_announced(data, make_model, protocol, monkeypatch):
+    protocol = protocol.replace(max_iter=15)
+    run_training(make_model(), *data, protocol)  # a warning would be an error
+    monkeypatch.setattr(loop, "_LONG_SECONDS", 1e-9)
+    with pytest.warns(UserWarning, match="up to 1 minutes: 15 steps of .* seconds"):
+        run_training(make_model(), *data, protocol)

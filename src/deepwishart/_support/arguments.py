@@ -119,11 +119,11 @@ def resolve_device(device: str | torch.device) -> torch.device:
     try:
         found = torch.device(device)
         torch.empty(0, device=found)
-    except (RuntimeError, TypeError, AssertionError) as error:
+    except (RuntimeError, TypeError, ValueError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
             "device must be 'auto', 'cpu' or a device that PyTorch has here, such as 'cuda:0'; "
-            f"got {device!r} ({reason})."
+            f"got {shown(device)} ({reason})."
         ) from None
     return found
 

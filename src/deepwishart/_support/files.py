@@ -12,8 +12,9 @@ def write_atomically(path: Path, content: bytes | str) -> Path:
     """Give ``path`` this content, or leave it as it was."""
     partial = path.with_name(f".{path.name}{PARTIAL}")
     data = content.encode() if isinstance(content, str) else content
+    partial.unlink(missing_ok=True)  # what a killed process left, or a link that leads elsewhere
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -18,19 +18,22 @@ class InUseError(ValueError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a directory, or refuse with the id of the process that does.
+    """Make a directory and hold its lock, or refuse with the id of the process that does.
 
     The operating system gives a lock back when its process ends, by whatever means, so that what a
     dead process has left is taken over.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     try:
         lock = FileLock(path, timeout=0).acquire()
     except Timeout:
-        owner = path.read_text(errors="replace") if path.exists() else ""
+        owner = ""
+        with suppress(OSError):  # it has ended in the meantime
+            owner = path.read_text(errors="replace")
         raise InUseError(
             f"Another process (id {owner[:20] or 'unknown'}) is working in {folder}. Wait for it "
-            "to end, or choose another --out."
+            "to end, or choose another directory."
         ) from None
     with lock:
         path.write_text(str(os.getpid()))

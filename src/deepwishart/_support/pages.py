@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -60,7 +61,8 @@ def picture(figure: Figure, alt: str) -> Markup:
 
     buffer = io.BytesIO()
     options: dict[str, Any] = {"metadata": {"Date": None, "Creator": None}, "transparent": True}
-    with mpl.rc_context({"svg.hashsalt": alt, "svg.fonttype": "path"}):
+    with mpl.rc_context({"svg.hashsalt": alt, "svg.fonttype": "path"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names may have characters that no font has
         figure.savefig(buffer, format="svg", dpi=120, **options)
     svg = buffer.getvalue().decode()
     svg = svg[svg.index("<svg") :]

@@ -71,7 +71,6 @@ class ModelDirectory:
     def locked(self) -> Iterator[None]:
         """Make the directory if need be, and keep other processes out of it."""
         self._read_run()  # refuses what is no model's directory before anything is written there
-        self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path):
             yield
 
@@ -128,6 +127,9 @@ class ModelDirectory:
             # A run that was killed after it had put its model in place keeps what it replaced.
             if not (ours and previous.exists()):
                 copy = self.path / f".previous{PARTIAL}"
+                for folder in (copy, previous):
+                    if folder.is_symlink():
+                        folder.unlink()
                 shutil.rmtree(copy, ignore_errors=True)
                 shutil.copytree(self.regressor, copy)
                 shutil.rmtree(previous, ignore_errors=True)

@@ -19,14 +19,18 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperGroup
 
 from deepwishart._support.files import printable
 
+if TYPE_CHECKING:
+    import polars as pl
+
 FAILURE, BAD_INPUT, INTERRUPTED = 1, 2, 130
 _SCREENFUL = 20
+_FORMULA = re.compile(r"[=@\t\r].|[+-](?![\d.eE+-]*$)", re.DOTALL)
 
 
 class CommandError(Exception):
@@ -75,6 +79,23 @@ class FriendlyGroup(TyperGroup):
 def note(message: str) -> None:
     """One line on standard error."""
     print(f"deepwishart: {printable(message)}", file=sys.stderr)
+
+
+def note_formulas(*tables: pl.DataFrame) -> bool:
+    """Whether a spreadsheet would take a name or a text in the tables for a formula, and a line
+    about it."""
+    import polars as pl
+
+    for table in tables:
+        columns = [values for values in table.get_columns() if values.dtype.is_(pl.String)]
+        for text in (*table.columns, *(each for values in columns for each in values.unique())):
+            if text is not None and _FORMULA.match(text):
+                note(
+                    f"warning: {printable(text, 60)!r} looks like a formula, which spreadsheets "
+                    "that open the file may compute; import such columns as text"
+                )
+                return True
+    return False
 
 
 def name_options(message: object, options: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from deepwishart._support.arguments import unknown
 from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
 from deepwishart.cli.directory import ModelDirectory, SavedModel
-from deepwishart.cli.errors import note, plain_warnings, printable
+from deepwishart.cli.errors import note, note_formulas, plain_warnings, printable
 from deepwishart.cli.options import opened
 from deepwishart.cli.preparation import targets_of
 from deepwishart.cli.scores import table_of
@@ -171,8 +171,10 @@ def _write(
         for place, value in enumerate(values)
         for index, target in enumerate(outputs)
     ]
-    for name, table in (("relevance", relevance), ("dependence", pl.DataFrame(records))):
+    tables = {"relevance": relevance, "dependence": pl.DataFrame(records)}
+    for name, table in tables.items():
         write_atomically(out / f"{name}.csv", table.write_csv())
+    note_formulas(*tables.values())
     pictures = {"relevance": plots.relevance(found)}
     for index, target in enumerate(outputs):
         name = "dependence" if index == 0 else f"dependence{index + 1}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from deepwishart._support.files import PARTIAL
-from deepwishart.cli.errors import CommandError, note, plain_warnings
+from deepwishart.cli.errors import CommandError, note, note_formulas, plain_warnings
 from deepwishart.cli.options import (
     KINDS,
     Decimal,
@@ -91,9 +91,11 @@ def predict(
     if quantiles and hasattr(saved.regressor, "classes_"):
         raise CommandError("--quantiles is for numbers; this model predicts classes.")
     reading = opened(data, separator, decimal, encoding)
+    said = False
     with plain_warnings(), reading as table, _output(out) as write:
         for frame in _predict_table(saved, table, levels, keep or [], unseen):
             write(frame)
+            said = said or note_formulas(frame)
 
 
 def _predict_table(
@@ -134,8 +136,8 @@ def _predict_table(
         parts = _answers(saved.regressor.predict_distribution(saved.inputs(inputs)), quantiles)
         if unseen == "prior" and (strange := saved.encoder.unseen(batch)).any():
             answered += int(strange.sum())
-            rows = saved.inputs(inputs.filter(strange))
-            prior = saved.regressor.predict_distribution(rows, prior=True)
+            others = saved.inputs(inputs.filter(strange))
+            prior = saved.regressor.predict_distribution(others, prior=True)
             parts[:, strange] = _answers(prior, quantiles)
         finite = np.isfinite(parts).all((0, 2))
         if not finite.all():

@@ -177,7 +177,7 @@ def table_of(
     headings = (Column(heading, justify="right") for heading in numbers)
     table = Table(first, *headings, title=title, title_justify="left")
     for line in lines:
-        table.add_row(*line)
+        table.add_row(*map(escape, line))  # names come from tables
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -22,7 +23,7 @@ from deepwishart._support.arguments import (
 )
 from deepwishart.kernels import Kernel
 from deepwishart.likelihoods import ClassLikelihood, Likelihood
-from deepwishart.spec import CHOICES
+from deepwishart.spec import CHOICES, LARGEST_JITTER
 from deepwishart.start import STARTS
 from deepwishart.training import Protocol
 
@@ -59,10 +60,10 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters[name]
         if not (isinstance(value, str | bool | None) and value in others):
             whole_number(name, value, least, also)
-    for name in ("learning_rate", "jitter"):
+    for name, most in (("learning_rate", math.inf), ("jitter", LARGEST_JITTER)):
         value = parameters[name]
         if value is not None:
-            number(name, value, also="None or ")
+            number(name, value, high=most, also="None or ")
     for name, other in (("ard", "auto"), ("early_stopping", True), ("warm_start", True)):
         value = parameters[name]
         if not isinstance(value, bool | np.bool_) and str(value) != other:
@@ -72,6 +73,11 @@ def check_parameters(parameters: dict[str, Any]) -> None:
         value = parameters.get(name, choices[0])  # not every choice is a parameter
         if not (name in ("kernel", "likelihood") and isinstance(value, Kernel | Likelihood)):
             check_choice(name, value, choices)
+    if parameters["process"] != "dwp" and parameters["posterior"] not in ("auto", "bartlett"):
+        raise ValueError(
+            f"posterior='{parameters['posterior']}' is for process='dwp'; leave it out for "
+            f"process='{parameters['process']}'."
+        )
     if not isinstance(parameters["protocol"], Protocol):
         Protocol.named(str(parameters["protocol"]), 1)
     resolve_device(parameters["device"])

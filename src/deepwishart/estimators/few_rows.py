@@ -46,7 +46,7 @@ def widen(model: DeepKernelProcess, num_rows: int) -> None:
     r"""Multiply height and noise by :math:`f^2`."""
     kernel, noise = _parts(model)
     for logarithm in (kernel.log_height, noise.log_noise):
-        logarithm += 2.0 * math.log(widening(num_rows))
+        logarithm.add_(2.0 * math.log(widening(num_rows)))
 
 
 def widening(num_rows: int) -> float:

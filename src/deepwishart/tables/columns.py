@@ -89,12 +89,17 @@ class Column:
             and {type(text) for text in (name, *categories)} == {str}
             and set(parts) <= set(PARTS)
             and type(origin) is float
-            and (fill is None or (fill in categories if categories else type(fill) in (float, int)))
+            and (fill is None or (fill in categories if categories else _plain_number(fill)))
             and (bool(categories), bool(parts)) == (kind == "category", kind == "date")
             and kind in KINDS
         ):
             raise TableError(f"{quoted(plain)} does not describe a column.")
         return cls(name, kind, tuple(categories), fill, tuple(parts), origin)
+
+
+def _plain_number(value: Any) -> bool:
+    """A number that polars has room for."""
+    return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def as_text(

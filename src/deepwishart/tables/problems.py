@@ -51,8 +51,8 @@ def quoted(value: object) -> str:
     >>> quoted("a\nb"), len(quoted("x" * 1000))
     ("'a\\nb'", 65)
     """
-    text = str(value)
-    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+    text = repr(str(value))
+    return text if len(text) <= _LONGEST + 2 else f"{text[: _LONGEST + 1]}...{text[0]}"
 
 
 def listing(names: Iterable[str], most: int = 8) -> str:

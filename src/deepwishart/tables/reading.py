@@ -27,6 +27,8 @@ STANDARD_INPUT = "-"
 # A damaged Parquet file can make polars panic, which is not even an Exception to Python.
 _UNREADABLE = (PolarsError, PanicException)
 _SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".parquet": ""}
+_BYTES_PER_CELL = 100  # of a table with all that is computed from it before training
+_UNPACKED_ANYWAY, _MOST_TIMES = 2**28, 200  # bytes of packed text, and times its packed size
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
 _DECODE = """
@@ -76,8 +78,17 @@ class TableFile:
             raise TableError(f"{self.name} has column names but no rows.")
 
     def read(self) -> pl.DataFrame:
-        """All rows."""
-        return pl.concat(self.stream(), rechunk=True)
+        """All rows, if there is memory for the numbers that they become."""
+        frames, cells, most = [], 0, _memory() // _BYTES_PER_CELL
+        for frame in self.stream():
+            cells += len(frame) * frame.width
+            if cells > most:
+                raise TableError(
+                    f"{self.name} has more than {most:.1g} cells, for which this machine has not "
+                    "enough memory; fit to fewer rows, or columns."
+                )
+            frames.append(frame)
+        return pl.concat(frames, rechunk=True)
 
     def digest(self) -> str:
         """The SHA-256 of the content."""
@@ -152,12 +163,14 @@ def open_table(path: str | os.PathLike[str], dialect: Dialect | None = None) -> 
             file = _copy(sys.stdin.buffer, Path(folder, "input"))
         if file.stat().st_size == 0:
             raise TableError(f"{name} is empty.")
+        if os.fsdecode(file) != os.fsencode(file).decode(errors="replace"):  # polars wants UTF-8
+            with open(file, "rb") as start:
+                file = _copy(start, Path(folder, "input"))
         with open(file, "rb") as start:
             magic = start.read(4)
         try:
             if magic.startswith(_GZIP):
-                with gzip.open(file) as packed:
-                    file = _copy(packed, Path(folder, "unpacked"))
+                file = _unpack(file, Path(folder, "unpacked"))
                 with open(file, "rb") as start:
                     magic = start.read(4)
             if not usual or (str(path) == STANDARD_INPUT and magic == _PARQUET):
@@ -195,6 +208,26 @@ def _usual_separator(file: Path) -> str:
             f"{', '.join(_SUFFIXES)}, text also with .gz after it."
         )
     return usual
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine; any number where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):
+        return 2**40
+
+
+def _unpack(file: Path, to: Path) -> Path:
+    most = max(_UNPACKED_ANYWAY, _MOST_TIMES * file.stat().st_size)
+    with gzip.open(file) as packed, open(to, "wb") as target:
+        while block := packed.read(2**20):
+            if target.write(block) and target.tell() > most:
+                raise TableError(
+                    f"{file} unpacks to more than {_MOST_TIMES} times its size, which no table "
+                    "does; unpack it first if it is one."
+                )
+    return to
 
 
 def _copy(source: Any, to: Path, mode: str = "wb", **options: Any) -> Path:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from deepwishart import bound
 from deepwishart._support.arguments import shown, whole_number
+from deepwishart._support.lock import locked
 from deepwishart.bound import Processes
 from deepwishart.model import DeepKernelProcess
 from deepwishart.training.checkpoint import Checkpoint, CheckpointStore, fingerprint
@@ -27,6 +30,8 @@ from deepwishart.training.state import (
 )
 
 _REASONS = (None, "early_stopping", "interrupt")
+# Who has few rows is told beforehand if training will take long.
+_FEW_ROWS, _TIMED_STEPS, _LONG_SECONDS = 200, 10, 60.0
 
 
 def run_training(
@@ -57,9 +62,34 @@ def run_training(
         kept = {name: options[name] for name in ("history", "progress") if name in options}
         steps = min(protocol.max_iter, 500)
         return train_deterministic(model, X, y, max_iter=steps, log_prior=log_prior, **kept)
+    if len(X) < _FEW_ROWS:
+        options["progress"] = _announced(options.get("progress"))
     return train(
         model, X, y, protocol, checkpoints=checkpoints, resume=checkpoints is not None, **options
     )
+
+
+def _announced(
+    progress: Callable[[ProgressEvent], None] | None,
+) -> Callable[[ProgressEvent], None]:
+    """``progress``, and a warning after the first steps if all of them will take long."""
+    seconds: list[float] = []
+
+    def show(event: ProgressEvent) -> None:
+        seconds.append(event.history.seconds[-1])
+        if len(seconds) == _TIMED_STEPS:
+            per_step = (seconds[-1] - seconds[0]) / (_TIMED_STEPS - 1)
+            if (left := per_step * (event.total - event.step)) > _LONG_SECONDS:
+                warnings.warn(
+                    f"Training will take up to {math.ceil(left / 60)} minutes: {event.total:,} "
+                    f"steps of {per_step:.2g} seconds. Fewer layers (depth), inducing points or "
+                    "steps (max_iter) take less.",
+                    stacklevel=2,
+                )
+        if progress is not None:
+            progress(event)
+
+    return show
 
 
 def train(
@@ -119,6 +149,7 @@ def train(
     Raises:
         TrainingError: steps keep failing.
         CheckpointError: the checkpoint to resume from cannot be used.
+        InUseError: another run works in the directory of the checkpoints.
 
     >>> import deepwishart as dw
     >>> X = torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None]
@@ -144,40 +175,43 @@ def train(
         history=History() if history is None else history,
         make_optimiser=optimiser,
     )
-    _find_start(state, data, checkpoints, resume, processes)
-    history, store = state.history, checkpoints if processes.rank == 0 else None
-    state.keep_snapshot()
-    save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
-    if should_stop is None or history.stopped_by != "early_stopping":
-        history.stopped_by = None
-    state.settled_at = state.settled_at if early_stopping else None
-    protocol = protocol.settle_at(state.settled_at)
+    with locked(checkpoints.directory) if checkpoints and processes.rank == 0 else nullcontext():
+        _find_start(state, data, checkpoints, resume, processes)
+        history, store = state.history, checkpoints if processes.rank == 0 else None
+        state.keep_snapshot()
+        save_every = processes.largest(checkpoints.every_steps if checkpoints else 0)
+        if should_stop is None or history.stopped_by != "early_stopping":
+            history.stopped_by = None
+        state.settled_at = state.settled_at if early_stopping else None
+        protocol = protocol.settle_at(state.settled_at)
 
-    try:
-        with interrupts_noted() as interrupts:
-            while history.stopped_by is None and state.step < protocol.max_iter:
-                if not _take_step(state, num_data, protocol, processes, store):
-                    continue
-                if progress is not None and processes.rank == 0:
-                    progress(ProgressEvent(state.step - 1, protocol.max_iter, history))
-                verdict = 2 if interrupts else int(should_stop is not None and should_stop(history))
-                if early_stopping and _settles(state, protocol, processes):
-                    state.settled_at = state.step
-                    protocol = protocol.settle_at(state.step)
-                ended = _ended_by(state) if state.step >= protocol.max_iter else None
-                history.stopped_by = _REASONS[processes.largest(verdict)] or ended
-                if history.stopped_by or (save_every and state.step % save_every == 0):
-                    # A resumed run's first snapshot is its checkpoint: the run that goes on needs
-                    # the same one, on every process, for both to recover alike.
-                    state.keep_snapshot()
-                    if store is not None:
-                        store.save(state.checkpoint())
-    except KeyboardInterrupt:
-        history.stopped_by = "interrupt"
-    finally:
-        state.release_gradients()
-    history.stopped_by = history.stopped_by or _ended_by(state)
-    return history
+        try:
+            with interrupts_noted() as interrupts:
+                while history.stopped_by is None and state.step < protocol.max_iter:
+                    if not _take_step(state, num_data, protocol, processes, store):
+                        continue
+                    if progress is not None and processes.rank == 0:
+                        progress(ProgressEvent(state.step - 1, protocol.max_iter, history))
+                    verdict = (
+                        2 if interrupts else int(should_stop is not None and should_stop(history))
+                    )
+                    if early_stopping and _settles(state, protocol, processes):
+                        state.settled_at = state.step
+                        protocol = protocol.settle_at(state.step)
+                    ended = _ended_by(state) if state.step >= protocol.max_iter else None
+                    history.stopped_by = _REASONS[processes.largest(verdict)] or ended
+                    if history.stopped_by or (save_every and state.step % save_every == 0):
+                        # A resumed run's first snapshot is its checkpoint: the run that goes on
+                        # needs the same one, on every process, for both to recover alike.
+                        state.keep_snapshot()
+                        if store is not None:
+                            store.save(state.checkpoint())
+        except KeyboardInterrupt:
+            history.stopped_by = "interrupt"
+        finally:
+            state.release_gradients()
+        history.stopped_by = history.stopped_by or _ended_by(state)
+        return history
 
 
 def _ended_by(state: TrainingState) -> str:

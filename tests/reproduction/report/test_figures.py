@@ -31,7 +31,7 @@ def test_results_by_depth(make_results):
     boston, yacht = depth_figures(results)
     assert (boston.name, yacht.name) == ("depth-boston", "depth-yacht")
     for axes, metric in zip(boston.picture.axes, ("elbo", "test_log_likelihood"), strict=True):
-        drawn = [line.get_ydata() for line in axes.lines]
+        drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
         for process in ("dwp", "dgp"):
             cells = [results.by_split(metric, "paper", "boston", process, d) for d in (2, 5)]
             splits = [value for cell in cells for value in cell.values()]

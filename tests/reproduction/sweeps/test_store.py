@@ -1,5 +1,7 @@
 """A results directory keeps every finished run, whatever happens to the process that writes it."""
 
+import json
+
 import pytest
 
 from deepwishart.reproduction.sweeps import ResultsError, ResultsStore, RunSpec, pending
@@ -47,11 +49,23 @@ def test_a_last_line_torn_anywhere_is_cut_off_and_its_run_done_again(store):
         assert path.read_bytes() == content
 
 
-def test_a_bad_line_in_the_middle_is_named(store):
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"dataset": "yacht"}',
+        "[" * 9999,
+        json.dumps({**record(SPECS[0]), "split": "0"}),
+        json.dumps({**record(SPECS[0]), "dataset": "../../other"}),
+        json.dumps({**record(SPECS[0]), "settings": {"protocol": "x"}}),
+        json.dumps({**record(SPECS[0]), "elbo": float("nan")}),
+        json.dumps({**record(SPECS[0]), "status": "failed", "reason": 3}),
+    ],
+)
+def test_a_bad_line_in_the_middle_is_named(store, line):
     fill(store, SPECS)
     path = store.directory / "runs.jsonl"
     lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([lines[0], '{"dataset": "yacht"}\n', *lines[1:]]))
+    path.write_text("".join([lines[0], f"{line}\n", *lines[1:]]))
     with pytest.raises(ResultsError, match=r"Line 2 of .*runs\.jsonl.*Delete the line"):
         store.records()
 

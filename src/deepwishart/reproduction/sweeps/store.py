@@ -15,7 +15,9 @@ it, the next sweep cuts it off and does the run again.
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,13 @@ from typing import Any
 from deepwishart._support.files import sync_directory, write_atomically
 from deepwishart._support.lock import locked
 from deepwishart.reproduction.sweeps.spec import RunSpec
+
+_ANY = RunSpec("", 0, "", 0)
+_PLAIN = re.compile(r"[\w-]{0,99}", re.ASCII)
+_NUMBERS = (
+    *("elbo", "test_log_likelihood", "rmse", "crps", "coverage90"),
+    *("seconds_per_step", "seconds_per_epoch"),
+)
 
 
 class ResultsError(ValueError):
@@ -68,8 +77,8 @@ class ResultsStore:
                 if not line.endswith(b"\n"):
                     raise ValueError("The line is torn.")
                 record = json.loads(line)
-                records[RunSpec.from_dict(record)] = record
-            except (ValueError, KeyError, TypeError):
+                records[_checked(record)] = record
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 bad.append(number)
         return records, bad, lines
 
@@ -87,7 +96,6 @@ class ResultsStore:
         """The right to write; one process at a time. Repairs what an earlier one left behind."""
         if self.directory.exists() and not self.directory.is_dir():
             raise ResultsError(f"{self.directory} is a file; name a directory for the results.")
-        self.directory.mkdir(parents=True, exist_ok=True)
         with locked(self.directory):
             for spec in self.records():
                 self._discard_checkpoints(spec)
@@ -115,6 +123,27 @@ class ResultsStore:
 
     def _discard_checkpoints(self, spec: RunSpec) -> None:
         shutil.rmtree(self.checkpoint_dir(spec), ignore_errors=True)
+
+
+def _checked(record: Mapping[str, Any]) -> RunSpec:
+    """The run of a record whose entries are of the types that reports count on."""
+    spec = RunSpec.from_dict(record)
+    for name, value in spec.to_dict().items():
+        kind = type(getattr(_ANY, name))
+        # What they say becomes part of the names of files.
+        if type(value) is not kind or not _PLAIN.fullmatch(str(value)):
+            raise ValueError(f"{name} is {value!r:.60}.")
+    settings, status = record.get("settings", {}), record["status"]
+    parts = [settings, *(settings.get(name, {}) for name in ("model", "protocol"))]
+    numbers = [record[name] for name in _NUMBERS if name in record]
+    numbers += [settings["protocol"].get("kl_anneal", 0)] if "protocol" in settings else []
+    if (
+        not all(type(part) is dict for part in parts)
+        or not all(type(each) in (int, float) and abs(each) < math.inf for each in numbers)
+        or (status != "ok" and not (status == "failed" and type(record["reason"]) is str))
+    ):
+        raise ValueError("An entry has a type that it should not have.")
+    return spec
 
 
 def pending(
