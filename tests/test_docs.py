@@ -84,17 +84,28 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)[1] == version
 
 
+def report_lines(section: str) -> dict[str, list[str]]:
+    """Cells of depth 2 by data set: published, protocol paper, protocol converged, ..."""
+    text = read("results/report/report.md").partition(f"\n## {section}")[2].partition("\n## ")[0]
+    lines = re.findall(r"(?m)^\| (\w+) \| 2 \| (.*) \|$", text)
+    return {name: cells.split(" | ") for name, cells in lines}
+
+
 def test_numbers_of_the_readme_are_those_of_the_report() -> None:
-    """Of the three data sets on the first screen, and of our row among other methods."""
-    bounds, likelihoods = read("results/report/report.md").partition("\n## Test log likelihood")[
-        ::2
-    ]
-    rows = re.findall(r"(?m)^\| (yacht|boston|energy) \| (.*) \|$", read("README.md"))
-    assert len(rows) == 3
-    page = read("docs/other_methods.rst")
-    cells = re.search(r"this library .*\n((?:     -.*\n){9})", page)[1].splitlines()
-    ours = dict(zip(("boston", "", "energy", *[""] * 5, "yacht"), cells, strict=True))
+    bounds, likelihoods = map(report_lines, ("ELBO per data point", "Test log likelihood"))
+    methods = read("docs/other_methods.rst")
+    rows = re.findall(r"(?m)^\| (\w+) \| (-?\d.*) \|$", read("README.md"))
+    assert [name for name, _ in rows] == list(bounds)
     for name, numbers in rows:
-        for text, found in ((bounds, numbers.split(" | ")), (likelihoods, [ours[name][7:]])):
-            line = re.search(rf"(?m)^\| {name} \| 2 \|.*$", text)[0]
-            assert all(number in line for number in found), f"the report says: {line}"
+        bound, paper_bound, likelihood, paper_likelihood, other = numbers.split(" | ")
+        assert bound in bounds[name][2] and paper_bound == bounds[name][0], bounds[name]
+        assert likelihood in likelihoods[name][2], likelihoods[name]
+        assert paper_likelihood == likelihoods[name][0], likelihoods[name]
+        assert other.partition(",")[0] in methods, f"{other} is not in docs/other_methods.rst"
+
+
+def test_our_row_among_other_methods_is_that_of_the_report() -> None:
+    cells = re.search(r"this library .*\n((?:     -.*\n){9})", read("docs/other_methods.rst"))[1]
+    likelihoods = report_lines("Test log likelihood")
+    for name, cell in zip(likelihoods, cells.splitlines(), strict=True):
+        assert cell[7:] in likelihoods[name][1], f"the report says: {likelihoods[name]}"
