@@ -17,10 +17,11 @@ from deepwishart import DeepKernelRegressor
 from deepwishart.botorch import DeepKernelModel, MixturePosterior
 from deepwishart.likelihoods import Likelihood
 
-# Models are trained for a few steps, and say so.
+# Models are trained for a few steps, or on a few rows, and say so.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The bound, "),
     pytest.mark.filterwarnings("ignore:Training ended after"),
+    pytest.mark.filterwarnings("ignore:. rows cannot tell"),
 ]
 UNIT = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
 

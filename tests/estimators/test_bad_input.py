@@ -96,6 +96,7 @@ def test_other_kinds_of_arrays(make, data):
         make().fit(frame, y)
 
 
+@pytest.mark.filterwarnings("ignore:2 rows cannot tell")
 def test_few_rows_and_constant_columns(make, data):
     X, y = data
     two = make(max_iter=50).fit(X[:2], y[:2])
@@ -163,7 +164,8 @@ REFUSED = {
     "must be None or an integer of at least 0": {"kl_anneal": (-1,)},
     "must be an integer of at least 0": {"verbose": (-1,)},
     r"must be 'auto', None \(all rows\) or an integer": {"batch_size": (0, "all")},
-    "must be True or False, got": {"early_stopping": ("yes",), "warm_start": (1,), "ard": (None,)},
+    "must be True or False, got": {"early_stopping": ("yes",), "warm_start": (1,)},
+    "must be True or False or 'auto', got": {"ard": (None, "yes")},
     r"must be 'auto', 'cpu' or a device .* got": {"device": ("gpu0", "cuda:99")},
     "'seed' cannot be used to seed": {"random_state": ("seed",)},
     "must be None or a path": {"checkpoint_dir": (3,)},
