@@ -113,3 +113,9 @@ def test_layers_of_several_kinds(layers):
 def test_layers_that_do_not_fit(options, sentence):
     with pytest.raises(ValueError, match=sentence):
         dw.build(**{"X": X, "y": Y[:, :1], **options})
+
+
+def test_targets_whose_squares_overflow_are_refused():
+    model = dw.build("dwp", X, Y[:, :1], num_inducing=5)
+    with pytest.raises(ValueError, match="squares are infinite"):
+        dw.elbo(model, X, 1e200 * Y[:, :1], num_data=20)

@@ -39,6 +39,11 @@ def variant(changes) -> ModelSpec:
     return SPEC.replace(**changes)
 
 
+def test_ard_is_true_or_false():
+    with pytest.raises(ValueError, match="ard must be True or False, got 'yes'"):
+        SPEC.replace(ard="yes")
+
+
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_json_and_back(changes):
     spec = variant(changes)

@@ -152,3 +152,12 @@ def test_pages_escape_names_and_pictures_take_their_colours(tmp_path):
     dark = text[text.index("prefers-color-scheme: dark") :]
     for name in set(re.findall(r"var\((--\w+)\)", text)):
         assert text.count(f"{name}:") == 2 and f"{name}:" in dark  # in light and in dark
+
+
+def test_names_are_no_markup(tmp_path):
+    table = pl.DataFrame({"[red]x[/blue]": range(30), "y": [0.1 * each**2 for each in range(30)]})
+    table.write_csv(tmp_path / "t.csv")
+    command = ["fit", tmp_path / "t.csv", "--target", "y", "--depth", "1", "--holdout", "0"]
+    assert run(*command, "--out", tmp_path / "m", "--quiet").exit_code == 0
+    result = run("explain", tmp_path / "m", tmp_path / "t.csv")
+    assert result.exit_code == 0 and "[red]x[/blue]" in result.stdout

@@ -11,6 +11,7 @@ import torch
 
 from deepwishart._support.arguments import (
     number,
+    resolve_device,
     tensor,
     whole_number,
 )
@@ -60,3 +61,9 @@ def test_tensors_of_every_kind(values):
 def test_what_is_masked_is_missing():
     found = tensor("y", np.ma.masked_array([1, 2], [False, True]))
     assert found[0] == 1.0 and found[1].isnan()
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99999999999999999999", 10**400, None])
+def test_a_device_that_there_is_not(device):
+    with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or a device"):
+        resolve_device(device)

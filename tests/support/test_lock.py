@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deepwishart._support.lock import LOCK, locked
+import pytest
+
+from deepwishart._support.lock import LOCK, InUseError, locked
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -20,3 +22,15 @@ def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):
     assert (tmp_path / LOCK).exists()
     with locked(tmp_path):
         assert (tmp_path / LOCK).read_text() == str(os.getpid())
+
+
+def test_a_holder_that_has_left_no_name(tmp_path, monkeypatch):
+    """It may end between the refusal and the look at who it is."""
+
+    def gone(path, **options):
+        raise FileNotFoundError(path)
+
+    with locked(tmp_path):
+        monkeypatch.setattr(Path, "read_text", gone)
+        with pytest.raises(InUseError, match="id unknown"), locked(tmp_path):
+            pass

@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from deepwishart.tables import TableEncoder, TableError, open_table
+from deepwishart.tables import Column, TableEncoder, TableError, open_table
 from deepwishart.tables.encoder import MAX_CATEGORIES
 
 
@@ -130,3 +130,10 @@ def test_all_faults_of_another_table_are_named():
     assert "'s' has 2 categories" in unseen
     assert "'c' (first in row 8), 'd' (first in row 9)" in unseen
     assert "Did you mean 'u'?" in other
+
+
+@pytest.mark.parametrize("fill", [2**64, -(2**70), "3", True])
+def test_a_fill_that_no_column_has_room_for_is_refused(fill):
+    plain = Column("x", "number", fill=1.0).to_dict() | {"fill": fill}
+    with pytest.raises(TableError, match="does not describe a column"):
+        Column.from_dict(plain)

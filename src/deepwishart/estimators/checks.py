@@ -51,6 +51,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 NUMBERS: dict[str, Any] = {"dtype": np.float64, "order": "C", "ensure_all_finite": False}
 _FARTHEST = 1e15  # in training standard deviations; squares stay finite in single precision
 _LARGEST_TARGET = 1e300  # predictions a little beyond the targets have to stay finite
+_LEAST_SPREAD = 1e3 * np.finfo(np.float64).eps  # relative to the largest magnitude
 _LARGEST_COUNT = 1e15  # in double precision, larger numbers are not all there
 
 
@@ -152,6 +153,22 @@ def check_targets(y: Any) -> np.ndarray:
             "it by a constant first."
         )
     return values
+
+
+def check_spread(values: np.ndarray, names: list[str] | None) -> None:
+    """Refuse targets whose spread is lost in their size, naming the column."""
+    table = values.reshape(len(values), -1)
+    size = np.abs(table).max(0)
+    spread = (table / np.where(size > 0, size, 1.0)).std(0)
+    lost = (spread > 0) & (spread < _LEAST_SPREAD)
+    if lost.any():
+        column = int(lost.argmax())
+        raise ValueError(
+            f"{_label(column, names, 'y')} varies by {spread[column] * size[column]:.2g} around "
+            f"{table[:, column].mean():.2g}, and numbers of that size are stored in steps of "
+            f"{np.spacing(size[column]):.2g}: what varies is mostly rounding. Compute it anew "
+            "without the constant part, or round the column if it is meant to be constant."
+        )
 
 
 def check_counts(values: np.ndarray, names: list[str] | None) -> None:

@@ -218,6 +218,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
 
     def _check_targets(self, y: Any, reset: bool) -> np.ndarray:
         targets = checks.check_targets(y)
+        if reset:
+            checks.check_spread(targets, checks.column_names(y))
         if _counts(self.likelihood if reset else self.spec_.likelihood):
             checks.check_counts(targets, checks.column_names(y))
         return targets
