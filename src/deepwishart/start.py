@@ -191,6 +191,22 @@ def make_model(
     return model
 
 
+@torch.no_grad()
+def hold_rows(model: DeepKernelProcess, X: Tensor) -> None:
+    """Let the inducing points of a single layer be the distinct rows of ``X``, whose inducing
+    outputs nothing has learned.
+
+    >>> X = torch.randn(6, 2).double()
+    >>> model = build("dwp", X[:4], X[:4, :1], depth=1, output="exact")
+    >>> hold_rows(model, X)
+    >>> model.num_inducing
+    6
+    """
+    points = torch.unique(X, dim=0)
+    model.inducing_inputs = torch.nn.Parameter(points.to(model.inducing_inputs))
+    model.num_inducing = len(points)
+
+
 def _start_layers(
     model: DeepKernelProcess, points: Tensor, X: Tensor, start: str, generator: torch.Generator
 ) -> Inducing:

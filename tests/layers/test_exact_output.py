@@ -110,6 +110,22 @@ def test_noise_free_rows_are_interpolated():
     np.testing.assert_allclose(regressor.predict(between), np.sin(6 * between.ravel()), atol=1e-6)
 
 
+def test_a_model_goes_on_with_other_rows():
+    X = np.linspace(0.0, 1.0, 40)[:, None]
+    y = np.sin(6 * X.ravel())
+    regressor = DeepKernelRegressor(depth=1, kernel="matern52", random_state=0, warm_start=True)
+    regressor.fit(X[::2], y[::2]).fit(X, y)
+    assert regressor.n_inducing_ == 40
+    np.testing.assert_allclose(regressor.predict(X), y, atol=1e-5)
+
+
+def test_the_importance_weighted_bound_is_the_evidence():
+    rows, y = table(12, 2, 1)
+    model = dw.build("dwp", rows, y, depth=1, output="exact")
+    weighted = dw.importance_weighted_bound(model, rows, y, num_importance=3)
+    torch.testing.assert_close(weighted, elbo(model, rows, y, num_data=24))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -28,11 +28,13 @@ from deepwishart.estimators.scaled_model import ScaledModel
 from deepwishart.estimators.search import DEEPEST, KERNELS, Fitted, search_model, start_near
 from deepwishart.kernels import Kernel, Stationary
 from deepwishart.kernels import make as make_kernel
+from deepwishart.layers import ExactOutputLayer
 from deepwishart.likelihoods import Gaussian, Likelihood
 from deepwishart.model import DeepKernelProcess
 from deepwishart.persistence import read_model, write_model
 from deepwishart.predict import Predictive
 from deepwishart.spec import ModelSpec
+from deepwishart.start import hold_rows
 from deepwishart.training import (
     ALL_ROWS,
     History,
@@ -263,6 +265,8 @@ class DeepKernelEstimator(BaseEstimator, ABC):
     def _train(self, scaled: ScaledModel, data: Data, history: History | None = None) -> Fitted:
         """Train as the parameters say; a model that continues, with a history, has annealed."""
         model, rows = scaled.model, scaled.standardise(*data)
+        if history is not None and isinstance(model.output, ExactOutputLayer):
+            hold_rows(model, rows[0])
         earlier = 0 if history is None else len(history)
         protocol = adjust_protocol(
             self.protocol,

@@ -54,7 +54,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
             per column whichever gives a single collapsed layer the higher evidence; else one each.
         output: ``"collapsed"`` integrates the output layer out, which converges in a tenth of the
             steps and visits all rows at every step; ``"inducing"`` learns it, for minibatches;
-            ``"auto"``: collapsed up to 20,000 rows.
+            ``"exact"`` is the Gaussian process itself, for a single layer with all distinct rows as
+            inducing points. ``"auto"``: exact where it can be, else collapsed up to 20,000 rows.
         posterior: family of a Wishart layer's posterior: ``"bartlett"`` (the paper's), ``"rows"``,
             ``"columns"`` or ``"rows_columns"`` (with a mixed Bartlett factor), or ``"anchored"``
             (features stay where they were observed); ``"auto"``: ``"anchored"`` with a collapsed
