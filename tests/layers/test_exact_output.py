@@ -46,7 +46,7 @@ def test_the_data_term_is_the_log_evidence_of_all_rows(replicates):
         for noise, column in zip(NOISE, y.T, strict=True)
     )
     # The jitter of 1e-14 and the rounding of a 48 x 48 factor.
-    torch.testing.assert_close(found, expected.reshape(1), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_sums_over_parts_of_the_rows_add_up():

@@ -140,7 +140,7 @@ class ExactSample(OutputSample):
         what = f"the covariance of targets in {self.layer.name}"
         between = [log_density(*each, what=what) for each in self._columns(sums, noise)]
         found = torch.stack(between) - 0.5 * (more * log_noise + lost + within / noise)
-        return found.sum().unsqueeze(0)
+        return found.sum()
 
     def _columns(self, sums: _Sums, noise: Tensor) -> list[tuple[Tensor, Tensor]]:
         """V and the mean targets of each column, at inputs that have rows."""
