@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <type_traits>
-#include <unordered_map>
 
 // The BLAS that PyTorch brings, where it shows these names.
 extern "C" {
@@ -89,41 +89,55 @@ void check_square(const Tensor& tensor, const char* name) {
 }
 
 // Memory handed to who next asks for as much: a step frees and asks for the same blocks over and over,
-// and fresh pages cost as much as what is computed in them. At most a quarter gibibyte waits.
+// and fresh pages cost as much as what is computed in them. At most a quarter gibibyte waits, and when
+// another size is asked for, what nobody has wanted for many steps goes.
 class Pool {
  public:
-  ~Pool() { clear(); }
+  ~Pool() { drop(waiting_.size()); }
 
   void* take(size_t bytes) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    if (const auto found = waiting_.find(bytes); found != waiting_.end()) {
-      void* memory = found->second;
-      waiting_.erase(found);
-      total_ -= bytes;
-      return memory;
-    }
+    ++clock_;
+    for (auto block = waiting_.rbegin(); block != waiting_.rend(); ++block)
+      if (block->bytes == bytes) {
+        void* memory = block->memory;
+        waiting_.erase(std::next(block).base());
+        total_ -= bytes;
+        return memory;
+      }
+    size_t stale = 0;
+    while (stale < waiting_.size() && waiting_[stale].since + kPatience < clock_) ++stale;
+    drop(stale);
     return ::operator new(bytes, kAlignment);
   }
 
   void give_back(void* memory, size_t bytes) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    waiting_.emplace(bytes, memory);
+    waiting_.push_back({memory, bytes, clock_});
     total_ += bytes;
-    if (total_ > kMost) clear();
+    if (total_ > kMost) drop(waiting_.size());
   }
 
  private:
-  void clear() {
-    for (const auto& [size, block] : waiting_) ::operator delete(block, kAlignment);
-    waiting_.clear();
-    total_ = 0;
+  struct Block {
+    void* memory;
+    size_t bytes, since;
+  };
+
+  // Frees those that have waited longest.
+  void drop(size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      total_ -= waiting_[i].bytes;
+      ::operator delete(waiting_[i].memory, kAlignment);
+    }
+    waiting_.erase(waiting_.begin(), waiting_.begin() + count);
   }
 
-  static constexpr size_t kMost = size_t(1) << 28;
+  static constexpr size_t kMost = size_t(1) << 28, kPatience = 10000;  // bytes, and blocks taken since
   static constexpr std::align_val_t kAlignment{64};
   std::mutex mutex_;
-  std::unordered_multimap<size_t, void*> waiting_;
-  size_t total_ = 0;
+  std::vector<Block> waiting_;  // in the order in which they came back
+  size_t total_ = 0, clock_ = 0;
 };
 
 Tensor like(const Tensor& reference, at::IntArrayRef shape) {
