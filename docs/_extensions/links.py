@@ -37,8 +37,8 @@ def check(app: Sphinx, failed: Exception | None) -> None:
 
 def follow(app: Sphinx, module: str, name: str) -> str | None:
     """Where the source of a name is. Links from a source back to its pages all lead to one page:
-    that of these two modules describes the rest of them, so these names get no source."""
-    return module if module == "deepwishart" and name in ("build", "sample_prior") else None
+    that of these modules describes the rest of them, so these names get no source."""
+    return module if module == "deepwishart" and name in ("build", "load", "sample_prior") else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

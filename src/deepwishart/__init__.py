@@ -23,6 +23,7 @@ __all__ = [
     "kernels",
     "layers",
     "likelihoods",
+    "load",
     "metrics",
     "numerics",
     "plots",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     )
     from deepwishart.bound import elbo, importance_weighted_bound
     from deepwishart.estimators import DeepKernelClassifier, DeepKernelRegressor
+    from deepwishart.estimators.table_model import load
     from deepwishart.predict import Predictive
     from deepwishart.random import Randomness
     from deepwishart.start import build
@@ -63,6 +65,7 @@ else:
         "build": "start",
         "elbo": "bound",
         "importance_weighted_bound": "bound",
+        "load": "estimators.table_model",
         "sample_prior": "prior",
     }
 

@@ -144,6 +144,6 @@ def complete(words: str) -> list[str]:
 
 
 def test_shells_complete_commands_options_and_names():
-    assert complete("deepwishart ex") == ["explain"]
+    assert complete("deepwishart ex") == ["example", "explain"]
     assert complete("deepwishart fit t.csv --process d") == ["dwp", "dgp", "dsvi", "diwp"]
     assert complete("deepwishart predict m t.csv --unseen p") == ["prior"]

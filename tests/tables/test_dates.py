@@ -61,5 +61,29 @@ def test_what_is_no_date():
         TableEncoder.fit(table)
     assert len(TableEncoder.fit(table, categorical=["t"]).feature_names) == 3
     encoder = TableEncoder.fit(table.head(2))
-    with pytest.raises(TableError, match=r"'t' has 'soon' in row 1 where an ISO date"):
+    with pytest.raises(TableError, match=r"'t' has 'soon' in row 1 where a date"):
         encoder.encode(pl.DataFrame({"t": ["soon"]}))
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "days"),
+    [
+        (["1970/01/02", "1970/2/1"], None, [0, 30]),
+        (["02.01.1970", "1.2.1970 12:00"], None, [0, 30.5]),
+        (["2/1/1970", "13/2/1970"], None, [0, 42]),  # only the day can be 13
+        (["1/2/1970", "2/13/1970"], None, [0, 42]),
+        (["02/01/1970", "01/02/1970"], "day-first", [0, 30]),
+        (["02/01/1970", "01/02/1970"], "month-first", [30, 0]),
+        (["02/01/1970", "01/02/1970"], None, "'02/01/1970' in row 1.*--date-order day-first"),
+        (["02/02/1970", "13/01/1970", "01/13/1970"], None, "'01/13/1970' in row 3"),
+    ],
+)
+def test_dates_in_other_orders(text, order, days):
+    table = pl.DataFrame({"t": text})
+    if isinstance(days, str):
+        with pytest.raises(TableError, match=days):
+            TableEncoder.fit(table, date_order=order)
+        return
+    encoder = TableEncoder.fit(table, date_order=order)
+    assert TableEncoder.from_dict(encoder.to_dict()) == encoder
+    assert encoder.encode(table)["t: elapsed days"].to_list() == days

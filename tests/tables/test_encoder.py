@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -68,11 +69,53 @@ def test_imputation_takes_given_rows_only():
     assert [column.fill for column in nothing.columns] == [0.0, "u"]
 
 
-def test_number_of_categories_is_limited():
-    many = pl.DataFrame({"s": [f"v{i % (MAX_CATEGORIES + 1)}" for i in range(1000)]})
-    with pytest.raises(TableError, match="101 different values"):
-        TableEncoder.fit(many)
-    assert len(TableEncoder.fit(many, categorical=["s"]).feature_names) == 101
+@pytest.mark.parametrize("own", ["v0", "Other"])
+def test_rare_categories_are_pooled(own):
+    """A hundred at least, and more in longer tables; one of the table's own may be the other."""
+    often = [f"v{i % MAX_CATEGORIES}" if i % MAX_CATEGORIES else own for i in range(10_000)]
+    table = pl.DataFrame({"s": [*often, "rare", "rarer", "rare"]})
+    assert len(TableEncoder.fit(table, categorical=["s"]).feature_names) == MAX_CATEGORIES + 2
+    (column,) = TableEncoder.fit(table).columns
+    assert len(column.pooled) == (2 if own == "Other" else 3)
+    encoder = TableEncoder.from_dict(TableEncoder.fit(table, impute="median").to_dict())
+    names = pl.DataFrame({"s": [column.other, *column.pooled]})
+    encoded = encoder.encode(names).to_numpy()
+    assert (encoded == encoded[0]).all() and encoded.sum() == len(names)
+    assert not encoder.unseen(names).any()
+    with pytest.raises(TableError, match="'new'"):
+        encoder.encode(pl.DataFrame({"s": ["new"]}))
+    with pytest.raises(TableError, match="too many to be categories"):  # of three rows each
+        TableEncoder.fit(pl.DataFrame({"s": [f"id {i // 3}" for i in range(1000)]}))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        (["$1,022", "-$3.5", "$ 1,234,567.25", "12"], [1022, -3.5, 1234567.25, 12]),
+        (["7 €", "1 022 €", "€1'000.5"], [7, 1022, 1000.5]),
+        (["12.3%", "100 %", "-0.5%"], [0.123, 1, -0.005]),
+        (["14:45", "0:00", "9:30:36"], [14.75, 0, 9.51]),
+        (["1,5", "1,022", "1,022"], None),  # a decimal comma, perhaps
+        (["$5", "$7", "€5"], None),
+    ],
+)
+def test_numbers_as_people_write_them(text, numbers):
+    table = pl.DataFrame({"x": text})
+    if numbers is None:
+        with pytest.raises(TableError, match=r"'x' holds numbers, but '.*' in row [123]"):
+            TableEncoder.fit(table)
+    else:
+        found = TableEncoder.fit(table).encode(table)
+        np.testing.assert_allclose(found["x"], numbers, rtol=1e-14)
+
+
+def test_a_column_half_empty_says_where():
+    table = pl.DataFrame({"x": ["1", None, "3", None], "s": [None, "u", None, "v"]})
+    encoder = TableEncoder.fit(table, impute="median")
+    assert encoder.feature_names == ["x", "x: missing", "s=u", "s=v", "s: missing"]
+    assert encoder.encode(table)[:2].rows() == [(1, 0, 1, 0, 1), (2, 1, 1, 0, 0)]
+    assert all("half of it or more is missing" in column.remarks[0] for column in encoder.columns)
+    assert TableEncoder.from_dict(encoder.to_dict()) == encoder
 
 
 def test_names_must_not_collide():

@@ -60,6 +60,13 @@ def test_what_is_found(tmp_path, text, separator, decimal):
     assert find_dialect(path, Dialect()) == Dialect(separator, decimal, "utf-8")
 
 
+def test_points_between_thousands(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1.022,50;03.04.2024\n-12.345.678,5 €;1.2.3\n3,5 %;c, d\n")
+    expected = [("1022.50", "03.04.2024"), ("-12345678.5 €", "1.2.3"), ("3.5 %", "c, d")]
+    assert read_table(path).rows() == expected
+
+
 def test_what_is_given_is_not_found_out(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes("a;b\n1,5;é\n".encode("cp850"))

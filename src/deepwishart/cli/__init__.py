@@ -15,6 +15,7 @@ from deepwishart.cli.bench import bench_app
 from deepwishart.cli.data import data_app
 from deepwishart.cli.demo import demo
 from deepwishart.cli.errors import FriendlyGroup
+from deepwishart.cli.example import example
 from deepwishart.cli.explain import explain, explain_command
 from deepwishart.cli.fit import FitCommand, fit
 from deepwishart.cli.info import info
@@ -32,6 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(example)
 app.command(cls=FitCommand)(fit)
 app.command(cls=predict_command)(predict)
 app.command()(info)

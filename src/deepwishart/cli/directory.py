@@ -3,7 +3,7 @@
 A model directory holds
 
 - ``regressor/``: the model, as :mod:`deepwishart.persistence` writes it, with the table's columns
-  in its ``config.json``; :meth:`deepwishart.DeepKernelRegressor.load` reads it too;
+  in its ``config.json``; :func:`deepwishart.load` reads it too;
 - ``previous/``: the model that was there before, if any;
 - ``run.json``: the settings of the run, and how it ended;
 - ``checkpoints/``: the state of a run that has not finished;
@@ -18,40 +18,16 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import polars as pl
 
 from deepwishart._support.files import PARTIAL, write_atomically
 from deepwishart._support.lock import LOCK, locked
 from deepwishart.cli.errors import CommandError
 from deepwishart.cli.scores import report_tables
-from deepwishart.estimators import (
-    DeepKernelClassifier,
-    DeepKernelEstimator,
-    DeepKernelRegressor,
-)
-from deepwishart.estimators.record import check_record, from_record, require, to_record
-from deepwishart.persistence import ModelFileError, read_model, write_model
-from deepwishart.tables import Column, TableEncoder
-
-
-@dataclass(frozen=True)
-class SavedModel:
-    """A model with what is needed to read tables for it."""
-
-    regressor: DeepKernelEstimator
-    encoder: TableEncoder
-    targets: list[str]
-    fit: dict[str, Any]  # how it was fitted, and the hold-out report; plain data
-
-    def inputs(self, encoded: pl.DataFrame) -> pl.DataFrame | np.ndarray:
-        """Encoded rows as the model knows them, with names of columns or without."""
-        named = hasattr(self.regressor, "feature_names_in_")
-        return encoded if named else encoded.to_numpy()
+from deepwishart.estimators.record import describing, to_record
+from deepwishart.estimators.table_model import TableModel, load
+from deepwishart.persistence import ModelFileError, write_model
 
 
 class ModelDirectory:
@@ -117,7 +93,7 @@ class ModelDirectory:
         for left in (self.checkpoints, *self.path.glob(".*.tmp")):
             shutil.rmtree(left, ignore_errors=True)
 
-    def save(self, model: SavedModel, *, interrupted: bool) -> bool:
+    def save(self, model: TableModel, *, interrupted: bool) -> bool:
         """Put a model in place, and keep the one that was there in ``previous/``; ``False`` if the
         model there stays, since an interrupted run replaces none but its own."""
         if self.regressor.exists():
@@ -170,13 +146,13 @@ class ModelDirectory:
 
     # ---- reading ----------------------------------------------------------------------------
 
-    def load(self) -> SavedModel:
+    def load(self) -> TableModel:
         """The model of a finished or interrupted run, or one that was saved from Python."""
         if not self.path.exists():
             raise CommandError(f"There is no model at {self.path}: no such directory.")
         where = self.path if (self.path / "config.json").is_file() else self.regressor
         try:
-            tensors, config, history = read_model(where, check_record)
+            saved = load(where)
         except ModelFileError:
             if where.exists():
                 raise
@@ -187,40 +163,9 @@ class ModelDirectory:
                     "with deepwishart fit --resume."
                 )
             raise CommandError(said) from None
-        classes = config.get("estimator") == DeepKernelClassifier.__name__
-        kind = DeepKernelClassifier if classes else DeepKernelRegressor
-        regressor: DeepKernelEstimator = from_record(kind, tensors, config, history)
-        if "table" not in config:
-            return _without_table(regressor)
-        try:
-            return _with_table(regressor, config["table"])
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise ModelFileError(
-                f"The model in {where} does not describe its table: {error}"
-            ) from error
-
-
-def _with_table(regressor: DeepKernelEstimator, table: dict[str, Any]) -> SavedModel:
-    encoder, targets, fit = TableEncoder.from_dict(table["encoder"]), table["targets"], table["fit"]
-    names, known = encoder.feature_names, list(getattr(regressor, "feature_names_in_", ()))
-    require(names == known and len(set(names)) == len(names), "its columns are not the model's")
-    require(
-        {type(name) for name in targets} == {str}
-        and len(set(targets)) == len(targets) == regressor.n_outputs_,
-        "its targets are not the model's",
-    )
-    list(report_tables(fit.get("holdout"), fit.get("cv")))  # whatever cannot be shown raises
-    return SavedModel(regressor, encoder, list(targets), fit)
-
-
-def _without_table(regressor: DeepKernelEstimator) -> SavedModel:
-    """A model that was saved from Python; columns of arrays are called x1, x2, ..."""
-    unnamed = [f"x{number}" for number in range(1, regressor.n_features_in_ + 1)]
-    names = getattr(regressor, "feature_names_in_", unnamed)
-    count = regressor.n_outputs_
-    targets = ["target"] if count == 1 else [f"target{number}" for number in range(1, count + 1)]
-    encoder = TableEncoder(tuple(Column(name, "number") for name in names))
-    return SavedModel(regressor, encoder, targets, {})
+        with describing("its table"):  # whatever cannot be shown raises
+            list(report_tables(saved.fit.get("holdout"), saved.fit.get("cv")))
+        return saved
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], options: Mapping[str, str]) -> None:

@@ -14,13 +14,14 @@ from deepwishart import plots
 from deepwishart._support.arguments import unknown
 from deepwishart._support.files import write_atomically
 from deepwishart._support.numbers import plain
-from deepwishart.cli.directory import ModelDirectory, SavedModel
+from deepwishart.cli.directory import ModelDirectory
 from deepwishart.cli.errors import note, note_formulas, plain_warnings, printable
 from deepwishart.cli.options import opened
 from deepwishart.cli.preparation import targets_of
 from deepwishart.cli.scores import table_of
 from deepwishart.estimators import DeepKernelClassifier
 from deepwishart.estimators.relevance import Dependence, Relevance, dependence
+from deepwishart.estimators.table_model import TableModel
 from deepwishart.tables import Column, Problems, TableEncoder, TableError, read_labels, read_targets
 
 _GRID = 12  # values of a number
@@ -89,7 +90,7 @@ def relevance_lines(found: Sequence[Relevance]) -> list[list[str]]:
 
 
 def _rows(
-    saved: SavedModel, table: pl.DataFrame, columns: Sequence[str], most: int
+    saved: TableModel, table: pl.DataFrame, columns: Sequence[str], most: int
 ) -> tuple[pl.DataFrame, np.ndarray | None]:
     """Encoded rows, at most so many and chosen at random, and their targets if there are any."""
     problems = Problems()
@@ -119,7 +120,7 @@ def _rows(
     return X, y
 
 
-def _outputs(saved: SavedModel) -> list[str]:
+def _outputs(saved: TableModel) -> list[str]:
     """What curves of dependence are about: targets, or probabilities of classes."""
     if not isinstance(saved.regressor, DeepKernelClassifier):
         return saved.targets
@@ -127,7 +128,7 @@ def _outputs(saved: SavedModel) -> list[str]:
     return [f"P({label})" for label in (labels[1:] if len(labels) == 2 else labels)]
 
 
-def _curve(saved: SavedModel, X: pl.DataFrame, name: str) -> Curve:
+def _curve(saved: TableModel, X: pl.DataFrame, name: str) -> Curve:
     (column,) = (each for each in saved.encoder.columns if each.name == name)
     places, rows = column_groups(saved.encoder)[name], X.to_numpy()
     values, numbers = _grid(column, rows[:, places])
@@ -139,7 +140,8 @@ def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
     """Values to set a column to: as people read them, and as its columns of numbers."""
     values: Values = ["false", "true"]
     if column.kind == "category":
-        chosen = np.sort(np.argsort(-present.sum(0), kind="stable")[:_MOST_CATEGORIES])
+        frequency = present.sum(0)[: len(column.categories)]  # and not of what was missing
+        chosen = np.sort(np.argsort(-frequency, kind="stable")[:_MOST_CATEGORIES])
         values = [column.categories[each] for each in chosen]
     elif column.kind == "date":
         elapsed = present[:, column.parts.index("elapsed days")]
@@ -147,9 +149,9 @@ def _grid(column: Column, present: np.ndarray) -> tuple[Values, np.ndarray]:
         times = (days * 86_400_000_000).cast(pl.Int64).cast(pl.Datetime("us"))
         values = times.dt.round("1m").to_list()
     elif column.kind == "number":
-        every = np.unique(present)
+        every = np.unique(present[:, 0])
         if len(every) > _GRID:
-            low, high = np.quantile(present, [0.02, 0.98])
+            low, high = np.quantile(present[:, 0], [0.02, 0.98])
             every = np.linspace(low, high, _GRID)
         values = every.tolist()
     encoder = TableEncoder((column,), missing=())

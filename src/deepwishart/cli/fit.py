@@ -6,9 +6,11 @@ the library's own fields, in :mod:`deepwishart.cli.model_options`, when somebody
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -27,6 +29,20 @@ _data = partial(typer.Option, rich_help_panel="Data")
 _run = partial(typer.Option, rich_help_panel="Run")
 # Where to read and write, and what to say: none of it changes the model that comes out.
 _OF_THE_RUN = ("data", "out", "resume", "force", "report", "cv", "quiet")
+
+
+def _share(text: object) -> float | str:
+    """A fraction of rows drawn at random, or last with that fraction.
+
+    >>> _share("0.2"), _share("last"), _share("last:0.2")
+    (0.2, 'last:0.1', 'last:0.2')
+    """
+    text, share = str(text), math.nan
+    with suppress(ValueError):
+        share = float(text.removeprefix("last").removeprefix(":") or 0.1)
+    if not 0 <= share <= 0.9:
+        raise typer.BadParameter(f"{text} is no fraction up to 0.9, nor last, nor last:0.2.")
+    return f"last:{share:g}" if text.startswith("last") else share
 
 
 class FitCommand(ModelCommand):
@@ -75,10 +91,26 @@ def fit(
     separator: Separator = None,
     decimal: Decimal = None,
     encoding: Encoding = None,
+    date_order: Annotated[
+        Literal["day-first", "month-first"] | None,
+        _data(help="How to read dates such as 05/01/2024; found out where the column allows it."),
+    ] = None,
     holdout: Annotated[
-        float,
-        _data(min=0.0, max=0.9, help="Fraction of rows, drawn at random, to test on, not train."),
+        object,
+        _data(
+            parser=_share,
+            metavar="FRACTION|last",
+            help="Rows to test on, not train: a fraction, drawn at random; last: the last tenth of "
+            "the table, last:0.2: the last fifth.",
+        ),
     ] = 0.1,
+    split_by: Annotated[
+        str | None,
+        _data(
+            help="Column that divides the rows for --holdout and --cv: later numbers or dates are "
+            "predicted from earlier ones; of text, which is no input then, whole groups."
+        ),
+    ] = None,
     random_state: Annotated[
         int,
         _run(
@@ -119,14 +151,14 @@ def fit(
 ) -> None:
     """Fit a model to a table, report how well it predicts rows it has not seen, and save it.
 
-    Columns other than the targets are inputs: numbers, true/false, ISO dates, or text categories.
+    Columns other than the targets are inputs: numbers, true/false, dates, or text categories.
     Rows without a target are left out. Ctrl-C stops training and saves the model so far, unless it
     would replace another; --resume goes on from there.
     """
     if resume and force:
         raise CommandError("--resume continues a run and --force starts anew: give one.")
     if report is not None:  # better to refuse a page before training than after it
-        if not holdout:
+        if not holdout or holdout == "last:0":
             raise CommandError("--report is about rows held out; give a --holdout above 0.")
         if report.suffix.lower() not in (".html", ".htm"):
             raise CommandError(f"--report must be an .html file, got {report}.")

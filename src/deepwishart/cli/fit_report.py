@@ -12,18 +12,18 @@ from sklearn.metrics import confusion_matrix
 from deepwishart import metrics, plots
 from deepwishart._support.files import write_atomically
 from deepwishart._support.pages import picture, render
-from deepwishart.cli.directory import SavedModel
 from deepwishart.cli.errors import printable
 from deepwishart.cli.explaining import column_groups, relevance_lines
 from deepwishart.cli.preparation import Prepared, targets_of
 from deepwishart.cli.scores import TRIED, score_table, tried_lines
 from deepwishart.estimators import DeepKernelClassifier, number_classes
+from deepwishart.estimators.table_model import TableModel
 
 _MOST_ROWS = 500  # to deal values out to
 _MOST_CLASSES = 20
 
 
-def write_fit_report(path: Path, saved: SavedModel, rows: Prepared, data: Path) -> None:
+def write_fit_report(path: Path, saved: TableModel, rows: Prepared, data: Path) -> None:
     """Write the page."""
     estimator, (X, y) = saved.regressor, rows.test
     classes = isinstance(estimator, DeepKernelClassifier)
@@ -52,7 +52,7 @@ def write_fit_report(path: Path, saved: SavedModel, rows: Prepared, data: Path) 
     write_atomically(path, page)
 
 
-def _classes(saved: SavedModel, rows: Prepared) -> Iterator[dict[str, Any]]:
+def _classes(saved: TableModel, rows: Prepared) -> Iterator[dict[str, Any]]:
     """Reliability and errors of a classifier."""
     (target,), (X, y), estimator = saved.targets, rows.test, saved.regressor
     assert isinstance(estimator, DeepKernelClassifier)
@@ -68,7 +68,7 @@ def _classes(saved: SavedModel, rows: Prepared) -> Iterator[dict[str, Any]]:
     }
 
 
-def _numbers(saved: SavedModel, rows: Prepared) -> Iterator[dict[str, Any]]:
+def _numbers(saved: TableModel, rows: Prepared) -> Iterator[dict[str, Any]]:
     """Pictures of a regressor, target by target."""
     X, y = rows.test
     distribution = saved.regressor.predict_distribution(X)

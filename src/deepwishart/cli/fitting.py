@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from sklearn.base import clone
 
-from deepwishart.cli.directory import ModelDirectory, SavedModel
+from deepwishart.cli.directory import ModelDirectory
 from deepwishart.cli.errors import (
     FAILURE,
     INTERRUPTED,
@@ -31,6 +31,7 @@ from deepwishart.cli.scores import (
 )
 from deepwishart.estimators import DeepKernelClassifier, DeepKernelEstimator, DeepKernelRegressor
 from deepwishart.estimators.checks import check_parameters
+from deepwishart.estimators.table_model import TableModel
 from deepwishart.numerics.linalg import CholeskyError
 from deepwishart.training import TrainingError
 
@@ -78,7 +79,7 @@ def run_fit(
                 compare = ("linear", "gp") if report is not None and not interrupted else ()
                 about["holdout"] = holdout_report(estimator, rows, settings["target"], compare)
         estimator.set_params(checkpoint_dir=None, verbose=0)
-        saved = SavedModel(estimator, rows.encoder, settings["target"], about)
+        saved = TableModel(estimator, rows.encoder, settings["target"], about)
         in_place = directory.save(saved, interrupted=interrupted)
         directory.mark("interrupted" if interrupted else "finished")
     if not quiet:
@@ -158,7 +159,7 @@ def _training(directory: ModelDirectory, options: Mapping[str, str]) -> Iterator
         raise CommandError(f"{name_options(error, options)}{more}", FAILURE) from error
 
 
-def _print_outcome(saved: SavedModel) -> None:
+def _print_outcome(saved: TableModel) -> None:
     estimator, model, about = saved.regressor, saved.regressor.model_, saved.fit
     history = estimator.history_
     seconds = history.seconds[-1] if history.seconds else 0.0

@@ -11,7 +11,7 @@ from deepwishart.cli.errors import printable
 from deepwishart.cli.options import AsJson, ModelPath
 
 if TYPE_CHECKING:
-    from deepwishart.cli.directory import SavedModel
+    from deepwishart.estimators.table_model import TableModel
 
 
 def info(model: ModelPath, as_json: AsJson = False) -> None:
@@ -52,7 +52,7 @@ def info(model: ModelPath, as_json: AsJson = False) -> None:
         console.print(table)
 
 
-def describe(saved: SavedModel) -> dict[str, Any]:
+def describe(saved: TableModel) -> dict[str, Any]:
     """Everything ``info`` shows, as plain data."""
     regressor, fit, model = saved.regressor, saved.fit, saved.regressor.model_
     history, columns = regressor.history_, saved.encoder.columns
@@ -105,7 +105,7 @@ def _learned(layer: Any, features: list[str]) -> dict[str, Any]:
     return found if mixing is None else {**found, "mixing": mixing.item()}
 
 
-def _likelihood(saved: SavedModel) -> Iterator[tuple[str, dict[str, float]]]:
+def _likelihood(saved: TableModel) -> Iterator[tuple[str, dict[str, float]]]:
     """What the likelihood has learned about each target, in units of the data."""
     likelihood, units = saved.regressor.model_.likelihood, saved.regressor._scaled.targets.scale
     known = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from deepwishart.cli.directory import SavedModel
+    from deepwishart.estimators.table_model import TableModel
     from deepwishart.tables import TableFile
 
 _FOLLOWING = 100  # batches to look at besides the one that has a problem
@@ -99,7 +99,7 @@ def predict(
 
 
 def _predict_table(
-    saved: SavedModel, table: TableFile, quantiles: Sequence[float], keep: list[str], unseen: str
+    saved: TableModel, table: TableFile, quantiles: Sequence[float], keep: list[str], unseen: str
 ) -> Iterator[pl.DataFrame]:
     import numpy as np
     import polars as pl
@@ -156,8 +156,8 @@ def _predict_table(
         )
         row += len(batch)
     if answered:
-        rows = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
-        note(f"{rows} that the training table did not have, and the prior's answer")
+        who = "1 row has a category" if answered == 1 else f"{answered:,} rows have categories"
+        note(f"{who} that the training table did not have, and the prior's answer")
 
 
 def _answers(distribution: Any, quantiles: Sequence[float]) -> np.ndarray:

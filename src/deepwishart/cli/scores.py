@@ -76,7 +76,7 @@ def holdout_report(
         name: {which: scores[index] for which, scores in found.items()}
         for index, name in enumerate(targets)
     }
-    return {"rows": len(rows.test[1]), "targets": by_target}
+    return {"rows": len(rows.test[1]), "split": rows.split, "targets": by_target}
 
 
 def _number_scores(model: Any, rows: Prepared, compare: Collection[str]) -> dict[str, list[Scores]]:
@@ -133,7 +133,8 @@ def cross_validation(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
     rows = sum(report["rows"] for report in reports)
     targets = over_folds(*(report["targets"] for report in reports))
-    return {"folds": len(reports), "rows": rows, "targets": targets}
+    split = reports[0]["split"]
+    return {"folds": len(reports), "rows": rows, "split": split, "targets": targets}
 
 
 def score_table(scores: Mapping[str, Any]) -> tuple[list[str], list[list[str]], list[int | None]]:
@@ -186,6 +187,7 @@ def report_tables(*reports: dict[str, Any] | None) -> Iterator[Table]:
     for report in (each for each in reports if each is not None):
         rows, folds = f"{report['rows']:,} rows", report.get("folds")
         what = f"{rows}, cross-validated in {folds} parts" if folds else f"{rows} held out"
+        what += f", {report['split']}" if report.get("split") else ""
         for name, scores in report["targets"].items():
             models, lines, _ = score_table(scores)
             yield table_of(lines, "", *models, title=escape(f"{printable(name, 60)}: {what}"))

@@ -90,7 +90,7 @@ def from_record(
     spec = check_record(config, tensors)
     own = dict(tensors)
     scores = own.pop(_CONFORMITY, None)
-    with _describing():
+    with describing():
         _check_history(history)
         given = config["parameters"] | ({} if device is None else {"device": device})
         if isinstance(given.get("protocol"), dict):
@@ -129,7 +129,7 @@ def check_record(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mo
     tensors = {name: each for name, each in tensors.items() if name != _CONFORMITY}
     hidden = {match[1] for name in tensors if (match := re.match(r"layers\.(\d+)\.", name))}
     most = max(_LARGEST, 64 * sum(each.numel() for each in tensors.values()))
-    with _describing():
+    with describing():
         # Before anything has as many entries as there are layers.
         depth = config["spec"]["depth"]
         layers = f"depth is {depth}, but there are tensors of {len(hidden) + 1} layers"
@@ -210,12 +210,12 @@ def _check_history(history: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _describing() -> Iterator[None]:
+def describing(what: str = "an estimator") -> Iterator[None]:
     """Whatever goes wrong is put down to the file."""
     try:
         yield
     except _WRONG as error:
-        raise ModelFileError(f"The saved model does not describe an estimator: {error}") from error
+        raise ModelFileError(f"The saved model does not describe {what}: {error}") from error
 
 
 def require(condition: bool, what: str) -> None:

@@ -13,6 +13,7 @@ import polars as pl
 
 from deepwishart._support.arguments import suggest
 from deepwishart.tables.dates import PARTS, days_of
+from deepwishart.tables.dialect import AFTER, BEFORE, CURRENCY
 from deepwishart.tables.problems import Problems, TableError, listing, quoted
 
 KINDS = ("number", "boolean", "date", "category")
@@ -23,14 +24,20 @@ MISSING = (
 )
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 _TEXT = (pl.String, pl.Categorical, pl.Enum, pl.Null)
-_PLAIN = (*_TEXT, pl.Boolean, pl.Date, pl.Datetime)
+_PLAIN = (*_TEXT, pl.Boolean, pl.Date, pl.Datetime, pl.Time)
 _WANTED = {
     "number": "a finite number of at most 1e300",
     "boolean": "true or false",
-    "date": "an ISO date",
+    "date": "a date",
 }
 _LARGEST = 1e300  # models compute a little beyond their data
 _MOST_CLASSES = 100
+OTHER = "other"
+_MARKS = rf"[{CURRENCY}%,'\x{{2019}}\s]"
+# 1,022.50 or 12, with a currency or a per cent sign; separators between thousands are of one kind.
+_THOUSANDS = "|".join(rf"[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" for mark in (",", r"['\x{2019}]", r"\s"))
+_MARKED = rf"^{BEFORE}(?:{_THOUSANDS}|\d+)(?:\.\d*)?{AFTER}$"
+_CLOCK = r"^(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$"
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,9 @@ class Column:
         fill: what a missing value becomes; ``None``: missing values are refused.
         parts: of a date, some of year, day of year, weekday, hour and elapsed days.
         origin: from when days elapse, in days since 1970.
+        day_first: whether ``05/01/2024`` is in January; ``None``: there is no such date.
+        pooled: rare categories that count as :attr:`other`.
+        indicator: whether a column of 0 and 1 says where a value is missing.
 
     >>> Column("colour", "category", ("blue", "red")).feature_names
     ('colour=blue', 'colour=red')
@@ -58,35 +68,60 @@ class Column:
     fill: float | str | None = None
     parts: tuple[str, ...] = ()
     origin: float = 0.0
+    day_first: bool | None = None
+    pooled: tuple[str, ...] = ()
+    indicator: bool = False
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of numbers."""
+        names: tuple[str, ...] = (self.name,)
         if self.kind == "date":
-            return tuple(f"{self.name}: {part}" for part in self.parts)
+            names = tuple(f"{self.name}: {part}" for part in self.parts)
         if self.kind == "category":
-            return tuple(f"{self.name}={category}" for category in self.categories)
-        return (self.name,)
+            names = tuple(f"{self.name}={category}" for category in self.categories)
+        return (*names, f"{self.name}: missing") if self.indicator else names
+
+    @property
+    def other(self) -> str | None:
+        """The category for what is none of the others, if there is one."""
+        return next((each for each in self.categories if each.lower() == OTHER), None)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a person should know of how the column is read."""
+        pooled = f"its {len(self.pooled)} rarest categories count as {self.other}"
+        filled = "half of it or more is missing and filled in; an input says where"
+        said = {pooled: self.pooled, filled: self.indicator}
+        return [f"{quoted(self.name)[1:-1]}: {each}" for each, true in said.items() if true]
 
     def __str__(self) -> str:
+        rare = f", {len(self.pooled)} more as {self.other}" if self.pooled else ""
         detail = {
-            "category": f"{len(self.categories)} categories",
+            "category": f"{len(self.categories)} categories{rare}",
             "date": f"date: {', '.join(self.parts)}",
         }
         return f"{self.name} ({detail.get(self.kind, self.kind)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {**asdict(self), "categories": list(self.categories), "parts": list(self.parts)}
+        every = asdict(self).items()
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in every}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Column:
         """What :meth:`to_dict` gave; ``TableError`` for anything else."""
-        name, kind, categories, fill, parts, origin = (plain[each.name] for each in fields(cls))
-        lists = isinstance(categories, list) and isinstance(parts, list)
+        plain = {"day_first": None, "pooled": [], "indicator": False} | plain
+        every = [plain[each.name] for each in fields(cls)]
+        name, kind, categories, fill, parts, origin, day_first, pooled, indicator = every
+        lists = all(isinstance(each, list) for each in (categories, parts, pooled))
         if not (
             lists
-            and {type(text) for text in (name, *categories)} == {str}
+            and {type(text) for text in (name, *categories, *pooled)} == {str}
+            and (not pooled or any(each.lower() == OTHER for each in categories))
+            and isinstance(indicator, bool)
+            and day_first in (None, True, False)
+            and (fill is not None or not indicator)
             and set(parts) <= set(PARTS)
             and type(origin) is float
             and (fill is None or (fill in categories if categories else _plain_number(fill)))
@@ -94,7 +129,8 @@ class Column:
             and kind in KINDS
         ):
             raise TableError(f"{quoted(plain)} does not describe a column.")
-        return cls(name, kind, tuple(categories), fill, tuple(parts), origin)
+        several = {"categories": tuple(categories), "parts": tuple(parts), "pooled": tuple(pooled)}
+        return cls(**{each.name: plain[each.name] for each in fields(cls)} | several)
 
 
 def _plain_number(value: Any) -> bool:
@@ -112,7 +148,7 @@ def as_text(
     """
     Problems(
         f"Column {quoted(name)} holds "
-        f"{'durations or times of day' if dtype.is_temporal() else f'values of type {dtype}'}. "
+        f"{'durations' if dtype.is_temporal() else f'values of type {dtype}'}. "
         "Turn them into numbers first, or leave the column out with --drop."
         for name, dtype in zip(names or table.columns, table.dtypes, strict=True)
         if not (dtype.is_numeric() or dtype in _PLAIN)
@@ -124,17 +160,47 @@ def as_text(
     return text.select(pl.when(known).then(pl.all()))
 
 
+def numbers_of(text: pl.DataFrame) -> pl.DataFrame:
+    """Numbers in trimmed text: also ``$1,022.50``, ``12.3%`` as 0.123 and ``14:30`` as 14.5 hours;
+    null where a text is none, or has another sign than the first of its column.
+
+    >>> text = pl.DataFrame(
+    ...     {"x": ["$1,022", "-2e3", "$.5", "€3"], "t": ["14:30", "12.5%", "", "x"]}
+    ... )
+    >>> numbers_of(text).to_dict(as_series=False)
+    {'x': [1022.0, -2000.0, None, None], 't': [14.5, 0.125, None, None]}
+    """
+    plain = text.select(pl.all().cast(pl.Float64, strict=False))
+    missing, unread = text.null_count().row(0), plain.null_count().row(0)
+    for index in range(text.width):
+        each = pl.nth(index)
+        # In the few columns that need it: patterns take longer than plain numbers.
+        special = each.str.contains(f"{_MARKED}|{_CLOCK}").any()
+        if unread[index] == missing[index] or not text.select(special).item():
+            continue
+        sign = each.str.extract(rf"([{CURRENCY}%])")
+        known = sign.is_null() | (sign == sign.drop_nulls().first())
+        marked = pl.when(each.str.contains(_MARKED) & known).then(each.str.replace_all(_MARKS, ""))
+        number = marked.cast(pl.Float64) / pl.when(sign == "%").then(100.0).otherwise(1.0)
+        clock = [each.str.extract(_CLOCK, part).cast(pl.Float64) for part in (1, 2, 3)]
+        time = clock[0] + clock[1] / 60 + clock[2].fill_null(0.0) / 3600
+        found = text.select(pl.coalesce(each.cast(pl.Float64, strict=False), number, time))
+        plain.replace_column(index, found.to_series())
+    return plain
+
+
 def read_values(
     table: pl.DataFrame,
     kinds: Mapping[str, str],
     rows: Sequence[int] | None = None,
     missing: Collection[str] = MISSING,
+    day_first: Mapping[str, bool | None] | None = None,
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """Columns as finite numbers, or as trimmed text if they hold categories; null where missing.
 
     Dates are days since 1970. ``kinds`` are those of the columns to read, ``rows`` the numbers of
-    the rows, from 1 on if ``None``. Values that cannot be read, or are beyond 1e300, become null,
-    and there is a sentence about each column that has any.
+    the rows, from 1 on if ``None``; ``day_first`` says in which columns dates begin so. Values that
+    cannot be read, or are beyond 1e300, become null, and each column that has any gets a sentence.
 
     >>> table = pl.DataFrame({"x": ["1", " 2.5 ", "NA"], "new": ["True", None, "0"]})
     >>> read_values(table, {"x": "number", "new": "boolean"})[0].rows()
@@ -144,14 +210,12 @@ def read_values(
     # By number: a name such as ^x.*$ would be taken for a pattern.
     typed = pl.DataFrame([table[name].alias(str(index)) for index, name in enumerate(names)])
     text = as_text(typed, missing, names)
+    numeric = {n for n, kind in zip(typed.columns, kinds.values(), strict=True) if kind == "number"}
     # Numbers need no detour through text.
-    direct = [
-        number
-        for (number, dtype), kind in zip(typed.schema.items(), kinds.values(), strict=True)
-        if kind == "number" and dtype not in _TEXT
-    ]
+    direct = {n for n in numeric if typed[n].dtype.is_numeric() or typed[n].dtype == pl.Boolean}
+    written = numbers_of(text.select(sorted(numeric - direct)))
     readers = []
-    for number, kind in zip(typed.columns, kinds.values(), strict=True):
+    for number, (name, kind) in zip(typed.columns, kinds.items(), strict=True):
         reader = pl.col(number)
         if kind == "boolean":
             lower = reader.str.to_lowercase()
@@ -160,9 +224,9 @@ def read_values(
             reader = reader.cast(pl.Float64, strict=False)
             reader = pl.when(reader.abs() <= _LARGEST).then(reader)
         elif kind == "date":
-            reader = days_of(reader)
+            reader = days_of(reader, (day_first or {}).get(name))
         readers.append(reader.alias(number))
-    values = text.with_columns(typed.select(direct)).select(readers)
+    values = text.with_columns(*typed.select(direct), *written).select(readers)
     values.columns = text.columns = names
     return values, dict(_odd_values(values, text, kinds, rows or range(1, len(table) + 1)))
 
@@ -227,7 +291,7 @@ def holds_classes(table: pl.DataFrame, name: str, missing: Collection[str] = MIS
     if table[name].dtype == pl.Boolean:
         return True
     text = as_text(pl.DataFrame([table[name]]), missing).to_series().drop_nulls()
-    return len(text) > 0 and text.cast(pl.Float64, strict=False).null_count() == len(text)
+    return len(text) > 0 and numbers_of(text.to_frame()).to_series().null_count() == len(text)
 
 
 def read_labels(

@@ -1,4 +1,4 @@
-"""ISO dates and times as numbers."""
+"""Dates and times as numbers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,30 @@ PARTS = ("year", "day of year", "weekday", "hour", "elapsed days")
 _DAY = 86_400_000_000  # microseconds
 _TIMES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
 _ZONED = tuple(f"{form}%#z" for form in _TIMES)
+SLASHED = r"^(\d{1,2})/(\d{1,2})/(\d{4})"  # day or month first; with points it is the day
+_START = r"^(\d{4}(-\d{1,2}-|/\d{1,2}/)\d{1,2}|\d{1,2}(/\d{1,2}/|\.\d{1,2}\.)\d{4})([T ]|$)"
 
 
 def looks_like_date(text: pl.Expr) -> pl.Expr:
-    """Whether a text starts as an ISO date does."""
-    return text.str.contains(r"^\d{4}-\d{2}-\d{2}([T ]|$)")
+    """Whether a text starts as a date does."""
+    return text.str.contains(_START)
 
 
-def days_of(text: pl.Expr) -> pl.Expr:
-    """Days since 1970 of dates and times such as ``2024-02-29``, ``2024-02-29 18:30`` and
-    ``2024-02-29T18:30:00.5+01:00``; null where a text is no such thing. Times with an offset are
+def days_of(text: pl.Expr, day_first: bool | None = None) -> pl.Expr:
+    """Days since 1970 of dates and times such as ``2024-02-29``, ``2024/2/29 18:30``,
+    ``29.02.2024``, ``2024-02-29T18:30:00.5+01:00``, and ``29/02/2024`` or ``02/29/2024`` if it is
+    said whether the day is first; null where a text is no such thing. Times with an offset are
     converted to UTC, others are taken as they are.
 
-    >>> text = pl.Series("t", ["1970-01-02", "1970-01-01T12:00", "1970-01-01 18:00+06:00", "May"])
+    >>> text = pl.Series("t", ["1970-01-02", "1970/1/1 12:00", "1970-01-01 18:00+06:00", "May"])
     >>> text.to_frame().select(days_of(pl.col("t"))).to_series().to_list()
     [1.0, 0.5, 0.5, None]
     """
-    time = text.str.replace(r"^(\S{10})[T ]", "${1}T").str.replace(r"\s?Z$", "+00:00")
+    if day_first is not None:
+        text = text.str.replace(SLASHED, "${3}-${2}-${1}" if day_first else "${3}-${1}-${2}")
+    text = text.str.replace(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})", "${3}-${2}-${1}")
+    text = text.str.replace(r"^(\d{4})/(\d{1,2})/", "${1}-${2}-")
+    time = text.str.replace(r"^(\S{8,10})[T ]", "${1}T").str.replace(r"\s?Z$", "+00:00")
     found = [text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))]
     found += [time.str.to_datetime(form, strict=False, time_unit="us") for form in _TIMES]
     found += [

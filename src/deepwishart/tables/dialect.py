@@ -18,7 +18,11 @@ _DECIMALS = {".": "point", ",": "comma"}
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _BLOCK = 2**20
 _MOST_ROWS = 1000  # to look at
-_FRACTION = re.compile(r"\s*[+-]?\d+([.,])\d+(?:[eE][+-]?\d+)?\s*")
+CURRENCY = "$€£¥"
+# Around a number: signs and currency before it, a unit after it.
+BEFORE, AFTER = rf"\s*[+-]?[{CURRENCY}]?\s?[+-]?", rf"\s*[{CURRENCY}%]?\s*"
+_WHOLE = r"(?:\d+|\d{1,3}(?:\.\d{3})+(?=,)|\d{1,3}(?:,\d{3})+(?=\.))"
+_FRACTION = re.compile(rf"{BEFORE}{_WHOLE}([.,])\d+(?:[eE][+-]?\d+)?{AFTER}")
 
 
 @dataclass(frozen=True)

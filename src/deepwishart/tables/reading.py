@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 from polars.exceptions import NoDataError, PanicException, PolarsError
 
-from deepwishart.tables.dialect import Dialect, find_dialect
+from deepwishart.tables.dialect import AFTER, BEFORE, Dialect, find_dialect
 from deepwishart.tables.problems import Problems, TableError, quoted
 
 STANDARD_INPUT = "-"
@@ -30,7 +30,8 @@ _SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".parquet": "
 _BYTES_PER_CELL = 100  # of a table with all that is computed from it before training
 _UNPACKED_ANYWAY, _MOST_TIMES = 2**28, 200  # bytes of packed text, and times its packed size
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-_DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
+_DECIMAL_COMMA = rf"^({BEFORE}\d*),(\d+(?:[eE][+-]?\d+)?{AFTER})$"
+_THOUSANDS = rf"^{BEFORE}[1-9]\d{{0,2}}(?:\.\d{{3}})+(?:,\d+)?{AFTER}$"
 _DECODE = """
 import sys
 import polars
@@ -115,7 +116,9 @@ class TableFile:
             raise self._unreadable(error) from error
         self._check_names(names)
         if self.dialect is not None and self.dialect.decimal == ",":
-            return lazy.with_columns(pl.all().str.replace(_DECIMAL_COMMA, "${1}.${2}"))
+            whole = pl.all().str.replace_all(".", "", literal=True)
+            plain = pl.when(pl.all().str.contains(_THOUSANDS)).then(whole).otherwise(pl.all())
+            return lazy.with_columns(plain.str.replace(_DECIMAL_COMMA, "${1}.${2}"))
         return lazy
 
     def _check_names(self, names: list[str]) -> None:
