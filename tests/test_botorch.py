@@ -157,6 +157,7 @@ def test_optimises_a_known_function():
         )
         X, y = torch.cat([X, found]), torch.cat([y, forrester(found)])
     assert y.max() > 5.7
+    model = DeepKernelModel(regressor.fit(X, y), num_samples=32)  # knows the last two as well
     thompson = MaxPosteriorSampling(model, replacement=False)
     chosen = thompson(torch.linspace(0, 1, 51, dtype=torch.float64)[:, None], num_samples=4)
     assert ((chosen - 0.757).abs() < 0.1).all() and len(chosen.unique()) == 4
