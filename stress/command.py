@@ -25,7 +25,7 @@ __all__ = ["Ended", "check_predictions", "command", "judge"]
 _PROGRAM = typer.main.get_command(app)  # takes longer than to refuse a table
 _BAD_WORDS = re.compile(r"Traceback|panicked at|RuntimeError|Segmentation|core dumped")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_LONGEST_MESSAGE = 4000
+_LONGEST_MESSAGE = 8000  # a screenful of problems, of which each may quote several names
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import pytest
 from deepwishart.reproduction.report import read_results
 from deepwishart.reproduction.report.comparisons import other_table
 from deepwishart.reproduction.sweeps import ResultsStore, RunSpec
+from deepwishart.reproduction.sweeps.store import ResultsError
 
 
 def test_by_split_averages_seeds(add_runs):
@@ -125,3 +126,13 @@ def test_a_curve_that_is_missing_or_empty(make_results):
     assert len(results.curve(deep)["step"]) == 400 and results.curve(shallow) is None
     (directory / "curves" / f"{deep.spec.key}.json").unlink()
     assert results.curve(deep) is None
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"step": ["a"], "elbo": [1], "seconds": [1]}'])
+def test_a_curve_that_is_none(make_results, content):
+    directory = make_results(num_splits=1, datasets=("boston",), depths=(5,))
+    results = read_results(directory)
+    run = results.runs[0]
+    (directory / "curves" / f"{run.spec.key}.json").write_text(content)
+    with pytest.raises(ResultsError, match="is no training curve. Delete it"):
+        results.curve(run)

@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from deepwishart._support.files import sync_directory, write_atomically
 from deepwishart._support.lock import locked
 from deepwishart.reproduction.sweeps.spec import RunSpec
@@ -84,8 +86,17 @@ class ResultsStore:
 
     def curve(self, spec: RunSpec) -> dict[str, list[float]]:
         """Training curve of a finished run: lists ``step``, ``elbo`` and ``seconds``."""
-        curve: dict[str, list[float]] = json.loads(self._curve_path(spec).read_text("utf-8"))
-        return curve
+        path = self._curve_path(spec)
+        try:
+            curve = json.loads(path.read_text("utf-8"))
+            table = np.array([curve.get(name, []) for name in ("step", "elbo", "seconds")])
+            if table.ndim != 2 or table.dtype.kind not in "if":
+                raise ValueError("Not three lists of numbers.")
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            raise ResultsError(
+                f"{path} is no training curve. Delete it to have a report without it."
+            ) from None
+        return dict(zip(("step", "elbo", "seconds"), table.tolist(), strict=True))
 
     def checkpoint_dir(self, spec: RunSpec) -> Path:
         """Where a run keeps its checkpoints."""
