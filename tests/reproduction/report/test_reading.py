@@ -134,5 +134,5 @@ def test_a_curve_that_is_none(make_results, content):
     results = read_results(directory)
     run = results.runs[0]
     (directory / "curves" / f"{run.spec.key}.json").write_text(content)
-    with pytest.raises(ResultsError, match="is no training curve. Delete it"):
+    with pytest.raises(ResultsError, match="is no training curve"):
         results.curve(run)
