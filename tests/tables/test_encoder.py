@@ -180,3 +180,10 @@ def test_a_fill_that_no_column_has_room_for_is_refused(fill):
     plain = Column("x", "number", fill=1.0).to_dict() | {"fill": fill}
     with pytest.raises(TableError, match="does not describe a column"):
         Column.from_dict(plain)
+
+
+@pytest.mark.parametrize("text", ["\u0663", "\u0661\u0662:30", "\u0662\u0660\u0662\u0664-01-05"])
+def test_digits_of_other_scripts_are_text(text):
+    """They count as digits in regular expressions, and to no parser of numbers."""
+    table = pl.DataFrame({"x": [text, "b", text, "b"] * 5})
+    assert kinds(TableEncoder.fit(table)) == {"x": "category"}

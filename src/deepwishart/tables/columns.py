@@ -35,9 +35,11 @@ _MOST_CLASSES = 100
 OTHER = "other"
 _MARKS = rf"[{CURRENCY}%,'\x{{2019}}\s]"
 # 1,022.50 or 12, with a currency or a per cent sign; separators between thousands are of one kind.
-_THOUSANDS = "|".join(rf"[1-9]\d{{0,2}}(?:{mark}\d{{3}})+" for mark in (",", r"['\x{2019}]", r"\s"))
-_MARKED = rf"^{BEFORE}(?:{_THOUSANDS}|\d+)(?:\.\d*)?{AFTER}$"
-_CLOCK = r"^(\d+):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$"
+_THOUSANDS = "|".join(
+    rf"[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+" for mark in (",", r"['\x{2019}]", r"\s")
+)
+_MARKED = rf"^{BEFORE}(?:{_THOUSANDS}|[0-9]+)(?:\.[0-9]*)?{AFTER}$"
+_CLOCK = r"^([0-9]+):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]+)?))?$"
 
 
 @dataclass(frozen=True)

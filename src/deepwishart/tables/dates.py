@@ -9,8 +9,8 @@ PARTS = ("year", "day of year", "weekday", "hour", "elapsed days")
 _DAY = 86_400_000_000  # microseconds
 _TIMES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
 _ZONED = tuple(f"{form}%#z" for form in _TIMES)
-SLASHED = r"^(\d{1,2})/(\d{1,2})/(\d{4})"  # day or month first; with points it is the day
-_START = r"^(\d{4}(-\d{1,2}-|/\d{1,2}/)\d{1,2}|\d{1,2}(/\d{1,2}/|\.\d{1,2}\.)\d{4})([T ]|$)"
+SLASHED = r"^([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})"  # day or month first; with points it is the day
+_START = r"^([0-9]{4}(-[0-9]{1,2}-|/[0-9]{1,2}/)[0-9]{1,2}|[0-9]{1,2}(/[0-9]{1,2}/|\.[0-9]{1,2}\.)[0-9]{4})([T ]|$)"
 
 
 def looks_like_date(text: pl.Expr) -> pl.Expr:
@@ -30,8 +30,8 @@ def days_of(text: pl.Expr, day_first: bool | None = None) -> pl.Expr:
     """
     if day_first is not None:
         text = text.str.replace(SLASHED, "${3}-${2}-${1}" if day_first else "${3}-${1}-${2}")
-    text = text.str.replace(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})", "${3}-${2}-${1}")
-    text = text.str.replace(r"^(\d{4})/(\d{1,2})/", "${1}-${2}-")
+    text = text.str.replace(r"^([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})", "${3}-${2}-${1}")
+    text = text.str.replace(r"^([0-9]{4})/([0-9]{1,2})/", "${1}-${2}-")
     time = text.str.replace(r"^(\S{8,10})[T ]", "${1}T").str.replace(r"\s?Z$", "+00:00")
     found = [text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))]
     found += [time.str.to_datetime(form, strict=False, time_unit="us") for form in _TIMES]

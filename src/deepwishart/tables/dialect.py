@@ -21,8 +21,8 @@ _MOST_ROWS = 1000  # to look at
 CURRENCY = "$€£¥"
 # Around a number: signs and currency before it, a unit after it.
 BEFORE, AFTER = rf"\s*[+-]?[{CURRENCY}]?\s?[+-]?", rf"\s*[{CURRENCY}%]?\s*"
-_WHOLE = r"(?:\d+|\d{1,3}(?:\.\d{3})+(?=,)|\d{1,3}(?:,\d{3})+(?=\.))"
-_FRACTION = re.compile(rf"{BEFORE}{_WHOLE}([.,])\d+(?:[eE][+-]?\d+)?{AFTER}")
+_WHOLE = r"(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+(?=,)|[0-9]{1,3}(?:,[0-9]{3})+(?=\.))"
+_FRACTION = re.compile(rf"{BEFORE}{_WHOLE}([.,])[0-9]+(?:[eE][+-]?[0-9]+)?{AFTER}")
 
 
 @dataclass(frozen=True)

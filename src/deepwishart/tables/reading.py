@@ -30,8 +30,8 @@ _SUFFIXES = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": ",", ".parquet": "
 _BYTES_PER_CELL = 100  # of a table with all that is computed from it before training
 _UNPACKED_ANYWAY, _MOST_TIMES = 2**28, 200  # bytes of packed text, and times its packed size
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-_DECIMAL_COMMA = rf"^({BEFORE}\d*),(\d+(?:[eE][+-]?\d+)?{AFTER})$"
-_THOUSANDS = rf"^{BEFORE}[1-9]\d{{0,2}}(?:\.\d{{3}})+(?:,\d+)?{AFTER}$"
+_DECIMAL_COMMA = rf"^({BEFORE}[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?{AFTER})$"
+_THOUSANDS = rf"^{BEFORE}[1-9][0-9]{{0,2}}(?:\.[0-9]{{3}})+(?:,[0-9]+)?{AFTER}$"
 _DECODE = """
 import sys
 import polars
