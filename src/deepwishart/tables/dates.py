@@ -10,7 +10,8 @@ _DAY = 86_400_000_000  # microseconds
 _TIMES = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M")
 _ZONED = tuple(f"{form}%#z" for form in _TIMES)
 SLASHED = r"^([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})"  # day or month first; with points it is the day
-_START = r"^([0-9]{4}(-[0-9]{1,2}-|/[0-9]{1,2}/)[0-9]{1,2}|[0-9]{1,2}(/[0-9]{1,2}/|\.[0-9]{1,2}\.)[0-9]{4})([T ]|$)"
+_TWO, _FOUR = "[0-9]{1,2}", "[0-9]{4}"
+_START = rf"^({_FOUR}(-{_TWO}-|/{_TWO}/){_TWO}|{_TWO}(/{_TWO}/|\.{_TWO}\.){_FOUR})([T ]|$)"
 
 
 def looks_like_date(text: pl.Expr) -> pl.Expr:
