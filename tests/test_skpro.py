@@ -23,7 +23,7 @@ def test_passes_skpros_checks():
 def test_the_distribution_is_the_regressors():
     random = np.random.default_rng(0)
     X = pd.DataFrame(random.normal(size=(25, 2)), columns=[0, 1], index=range(5, 30))
-    y = pd.DataFrame({"a": X[0] + 100, "b": 10 * X[1]})
+    y = pd.DataFrame({"a": X[0] + 100, "b": 10 * X[1]}) + 0.1 * random.normal(size=(25, 2))
     regressor = DeepKernelRegressor(max_iter=5, n_inducing=6, n_predict_samples=7, random_state=0)
     fitted = DeepKernelProbaRegressor(regressor).fit(X, y)
     assert not hasattr(regressor, "model_")

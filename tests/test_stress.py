@@ -82,7 +82,7 @@ BAD = [
     (2, "", "thread 'x' panicked at y.rs:3"),
     (2, "", ""),
     (2, "", "deepwishart: \x1b[2J"),
-    (2, "", "deepwishart: " + "x" * 5000),
+    (2, "", "deepwishart: " + "x" * 9000),
     (-signal.SIGSEGV, "", ""),
     (3, "", "deepwishart: what"),
 ]

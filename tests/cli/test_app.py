@@ -14,7 +14,7 @@ import deepwishart
 from deepwishart.cli import app
 from deepwishart.cli.errors import CommandError
 
-from .conftest import SOURCE, TINY, make_table, refused, run
+from .conftest import SOURCE, TINY, refused, run
 
 HEAVY = ["torch", "sklearn", "polars", "matplotlib", "numpy", "scipy"]
 COMMANDS = ["demo", "fit", "predict", "info", "data", "uci"]
@@ -99,15 +99,20 @@ def test_commands_of_the_readme_run_as_printed(tmp_path, monkeypatch):
     text = (SOURCE.parent / "README.md").read_text(encoding="utf-8")
     section = text.partition("## Command line")[2].partition("\n## ")[0]
     commands = re.findall(r"(?m)^deepwishart (.*)$", section)
-    assert [command.split()[0] for command in commands] == ["fit", "predict", "info", "demo"]
-    make_table().drop("rent").write_csv(tmp_path / "houses.csv")
-    make_table().drop("rent", "price").write_csv(tmp_path / "new.csv")
+    assert [command.split()[0] for command in commands] == ["example", "fit", "info", "predict"]
     monkeypatch.chdir(tmp_path)
-    for command, more in zip(commands, [TINY, [], [], ["--quick"]], strict=True):
+    for command, more in zip(commands, [[], TINY, [], []], strict=True):
         result = run(*shlex.split(command), *more)
         assert result.exit_code == 0, result.output
-    assert "deepwishart fit" in result.output and "plain GP" in result.output  # of the demo
     assert (tmp_path / "predictions.csv").read_text().startswith("mean,std,q0.05,q0.5,q0.95\n")
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_a_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "--quick")
+    assert result.exit_code == 0, result.output
+    assert "deepwishart fit" in result.output and "plain GP" in result.output
     assert (tmp_path / "deepwishart-demo" / "index.html").exists()
 
 

@@ -27,7 +27,7 @@ def coverage(rows: int, columns: int, function, trials: int) -> float:
         X = random.normal(size=(rows + 100, columns))
         y = function(X) + 0.4 * random.normal(size=len(X))
         regressor = DeepKernelRegressor(random_state=0).fit(X[:rows], y[:rows])
-        assert regressor.model_.depth == 1 and not regressor.spec_.ard
+        assert regressor.model_.depth == 1 and regressor.spec_.ard == (columns == 1)
         low, high = regressor.predict_interval(X[rows:])
         found.append(np.mean((low <= y[rows:]) & (y[rows:] <= high)))
     return float(np.mean(found))

@@ -207,8 +207,9 @@ class DeepKernelEstimator(BaseEstimator, ABC):
             search = spec.output != "inducing"
         if self.ard == "auto":
             alone = _few(rows, columns) and self.protocol != "paper"
-            both = search and columns > 1 and rows < _ROWS_PER_LENGTHSCALE * columns
+            both = search and rows < _ROWS_PER_LENGTHSCALE * columns
             ards = [False] if alone else [False, True] if both else [True]
+            ards = ards if columns > 1 else [True]
         if self.kernel == "auto":
             kernels = list(KERNELS if search and rows >= _FEW else KERNELS[:1])
         return {"ard": ards, "kernel": kernels}

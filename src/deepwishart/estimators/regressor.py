@@ -144,8 +144,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelEstimator)
         """The whole predictive distribution: ``mean``, ``stddev``, ``quantile``, ``cdf``,
         ``log_prob``, ``sample``, ``components``; :mod:`deepwishart.metrics` scores it. With
         ``prior``, what the model expects of rows before it has learned from any."""
-        column = 0 if self._single_column else None
-        return RescaledPredictive(self._predict(X, prior), self._scaled.targets, column)
+        found = self._predict(X, prior)
+        return RescaledPredictive(found, self._scaled.targets, 0 if self._single_column else None)
 
     def predict_interval(
         self, X: Any, coverage: float = 0.9, *, conformal: bool = False
